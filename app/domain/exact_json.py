@@ -1,0 +1,132 @@
+"""JSON that comes back as it was sent (rule 8).
+
+A client's JSON is stored as its own text. What is parsed here is only looked at: to check it, to count it,
+to compare it. So numbers keep their exact value, whatever their size.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from typing import Final, TypeAlias
+
+from app.domain.errors import InvalidRequest
+
+Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
+
+# Python refuses to convert longer digit strings to int (CVE-2020-10735); Decimal takes them in linear time.
+_LONGEST_INT: Final = 4000
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{\]}])')
+
+
+class _Repeated(dict[str, Json]):
+    """An object in which a key occurs twice; ``key`` names it."""
+
+    key: str = ""
+
+
+def check_depth(text: str, max_depth: int) -> None:
+    """Refuse a JSON text that nests deeper than ``max_depth``, before anything recurses over it.
+
+    Raises:
+        InvalidRequest: without a place, for the place would be ``max_depth`` steps long.
+    """
+    # Only a text with many brackets can nest deeply, so the usual body is not scanned a second time.
+    if text.count("[") + text.count("{") > max_depth and _deepest(text) > max_depth:
+        raise InvalidRequest.at("", f"nested deeper than {max_depth} levels")
+
+
+def parse(text: str) -> Json:
+    """Parse one JSON value that can be kept exactly; ``check_depth`` comes first.
+
+    Raises:
+        InvalidRequest: naming the place, for what cannot be kept or is ambiguous: lone surrogates, a key
+            that occurs twice in one object, NaN and Infinity.
+    """
+    repeated: list[_Repeated] = []
+
+    def as_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        result = dict(pairs)
+        if len(result) == len(pairs):
+            return result
+        marked = _Repeated(result)
+        marked.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        repeated.append(marked)
+        return marked
+
+    try:
+        value: Json = json.loads(
+            text, object_pairs_hook=as_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse
+        )
+    except json.JSONDecodeError as error:
+        raise InvalidRequest.at("", f"is not JSON: {error.msg} at character {error.pos}") from error
+    if repeated or _SURROGATE_ESCAPE.search(text):
+        _check_places(value)
+    return value
+
+
+def _integer(digits: str) -> int | Decimal:
+    return int(digits) if len(digits) <= _LONGEST_INT else _number(digits)
+
+
+def _number(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise InvalidRequest.at("", "a number has an exponent of more than 18 digits") from error
+
+
+def _refuse(name: str) -> Json:
+    raise InvalidRequest.at("", f"{name} is not JSON")
+
+
+def _deepest(text: str) -> int:
+    """Return how deeply a JSON text nests, without recursion; brackets inside strings do not count."""
+    depth = deepest = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        bracket = found[1]
+        if bracket in {"[", "{"}:
+            depth += 1
+            deepest = max(deepest, depth)
+        elif bracket:
+            depth -= 1
+    return deepest
+
+
+def _check_places(value: Json) -> None:
+    for pointer, found in _walk("", value):
+        if isinstance(found, _Repeated):
+            raise InvalidRequest.at(pointer, f"the key {_shown(found.key)} occurs twice")
+        if isinstance(found, str) and _LONE_SURROGATE.search(found):
+            raise InvalidRequest.at(pointer, "holds half of a surrogate pair, which is no character")
+
+
+def _walk(pointer: str, value: Json) -> Iterator[tuple[str, Json]]:
+    yield pointer, value
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            step = f"{pointer}/{_shown(key).replace('~', '~0').replace('/', '~1')}"
+            yield step, key
+            yield from _walk(step, inner)
+    elif isinstance(value, list):
+        for at, inner in enumerate(value):
+            yield from _walk(f"{pointer}/{at}", inner)
+
+
+def _shown(key: str) -> str:
+    """Return a key so that it can stand in an error: valid UTF-8, and not longer than a name usually is."""
+    return _LONE_SURROGATE.sub("\ufffd", key[:80])
+
+
+def equal(one: Json, other: Json) -> bool:
+    """Compare two JSON values: key order and number notation do not matter, and true is not 1."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(equal(inner, other[key]) for key, inner in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(equal, one, other))
+    return one == other

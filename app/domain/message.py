@@ -1,0 +1,95 @@
+"""Chat messages as clients send them: the OpenAI shape, checked, with everything unknown left alone."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from app.domain.errors import InvalidRequest
+from app.domain.event import ROLES, Role
+from app.domain.exact_json import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the rules need to know of a message: who speaks, which tool calls it makes and which it answers."""
+
+    role: Role
+    calls: tuple[str, ...] = ()
+    answers: str | None = None
+
+
+def check(message: Json) -> Shape:
+    """Check a message and return its shape.
+
+    Content is a string, a list of parts, or null; null only for the assistant (whose calls or refusal speak) and for
+    a tool (whose result can be nothing). Unknown fields and unknown part types are kept and not looked into.
+
+    Raises:
+        InvalidRequest: with pointers from the message's own root.
+    """
+    if not isinstance(message, dict):
+        raise InvalidRequest.at("", "a message is an object")
+    role = message.get("role")
+    if role not in ROLES:
+        raise InvalidRequest.at("/role", f"the role is one of {', '.join(ROLES)}")
+    role = cast("Role", role)
+    _check_content(message.get("content"), role)
+    for field in ("name", "refusal"):
+        if not isinstance(message.get(field), str | None):
+            raise InvalidRequest.at(f"/{field}", "is a string")
+    if role == "tool":
+        return Shape(role, answers=_text(message, "tool_call_id", "", "a tool message names the call it answers"))
+    return Shape(role, calls=_calls(message, role))
+
+
+def _check_content(content: Json, role: Role) -> None:
+    if isinstance(content, str) or (content is None and role in {"assistant", "tool"}):
+        return
+    if not isinstance(content, list):
+        raise InvalidRequest.at("/content", f"the content of a {role} message is a string or a list of parts")
+    types = {_part_type(part, f"/content/{at}") for at, part in enumerate(content)}
+    if role == "user" and types == {"tool_result"}:
+        # As a user message it would start a turn in the middle of a tool call (rule 10).
+        raise InvalidRequest.at("/content", "tool results are messages of role tool, one for each result")
+
+
+def _part_type(part: Json, pointer: str) -> str:
+    if not isinstance(part, dict):
+        raise InvalidRequest.at(pointer, "a part is an object")
+    kind = _text(part, "type", pointer, "a part has a type")
+    if kind == "text":
+        _text(part, "text", pointer, "a text part has a text")
+    return kind
+
+
+def _calls(message: dict[str, Json], role: Role) -> tuple[str, ...]:
+    calls = message.get("tool_calls")
+    if calls is None:
+        return ()
+    if role != "assistant":
+        raise InvalidRequest.at("/tool_calls", "only the assistant calls tools")
+    if not isinstance(calls, list):
+        raise InvalidRequest.at("/tool_calls", "is a list")
+    return tuple(_call(call, f"/tool_calls/{at}") for at, call in enumerate(calls))
+
+
+def _call(call: Json, pointer: str) -> str:
+    """Check one tool call and return its id. Calls of a type other than function only need an id."""
+    if not isinstance(call, dict):
+        raise InvalidRequest.at(pointer, "a tool call is an object")
+    call_id = _text(call, "id", pointer, "a tool call has an id")
+    if call.get("type", "function") != "function":
+        return call_id
+    function = call.get("function")
+    if not isinstance(function, dict):
+        raise InvalidRequest.at(f"{pointer}/function", "a function call names its function and arguments")
+    _text(function, "name", f"{pointer}/function", "a function has a name")
+    if not isinstance(function.get("arguments"), str | dict):
+        raise InvalidRequest.at(f"{pointer}/function/arguments", "arguments are a string or an object")
+    return call_id
+
+
+def _text(value: dict[str, Json], field: str, pointer: str, detail: str) -> str:
+    text = value.get(field)
+    if not isinstance(text, str):
+        raise InvalidRequest.at(f"{pointer}/{field}", f"{detail}: a string")
+    return text
