@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from app.domain import exact_json
 from app.domain.event import Event
 from app.domain.exact_json import Json
+
+E = TypeVar("E", bound=Event)
 
 DEFAULT_MAX_MESSAGES: Final = 20
 
@@ -19,7 +21,7 @@ class Remembered:
     message: Json
 
 
-def in_memory_order(events: Sequence[Event]) -> list[Event]:
+def in_memory_order(events: Sequence[E]) -> list[E]:
     """Return a view's events in the order of the memory: as they were added, system messages not moved.
 
     Summaries that a compaction of the same session wrote come first, for they tell what lies before everything else.

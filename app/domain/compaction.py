@@ -1,5 +1,6 @@
 """A compaction as values: a plan made from a view, then the sealed outcome that may be written (rules 17 to 22)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
@@ -82,6 +83,7 @@ class Plan:
     preserved: Ranges
     covered_events: int
     covered_turns: int
+    covered_tokens: int
     preserved_events: int
     tokens: Tokens
 
@@ -142,7 +144,7 @@ def plan(view: View[E], policy: Policy) -> Plan | Unchanged:
     cut = window.safe_cut(parts.turns, cut)
     if cut == 0:
         return unchanged(Reason.NO_SAFE_CUT)
-    return _covering(view, pinned, parts.turns[cut:])
+    return covering(view, pinned, parts.turns[cut:])
 
 
 def _pinned(parts: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
@@ -151,12 +153,12 @@ def _pinned(parts: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
     return (*prompt, *parts.preamble, *(parts.summaries if with_summaries else ()))
 
 
-def _covering(view: View[E], pinned: tuple[E, ...], preserved: tuple[E, ...]) -> Plan:
-    """Cover everything in the view that is neither pinned nor preserved (rule 22)."""
+def covering(view: View[E], pinned: Sequence[E], preserved: Sequence[E]) -> Plan:
+    """Plan to cover everything in the view that is neither pinned nor preserved (rule 22)."""
     kept = Ranges.of(event.seq for event in (*pinned, *preserved))
     leaving = [event for event in view.events if event.seq not in kept]
     newly = Ranges.of(event.seq for event in leaving)
-    before = view.tokens
+    before, lost = view.tokens, sum(event.token_count for event in leaving)
     return Plan(
         version=view.version,
         boundary=view.boundary,
@@ -168,8 +170,9 @@ def _covering(view: View[E], pinned: tuple[E, ...], preserved: tuple[E, ...]) ->
         ),
         covered_events=len(leaving),
         covered_turns=sum(event.starts_turn for event in leaving),
+        covered_tokens=lost,
         preserved_events=len(preserved),
-        tokens=Tokens(before, before - sum(event.token_count for event in leaving)),
+        tokens=Tokens(before, before - lost),
     )
 
 

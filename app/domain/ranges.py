@@ -64,3 +64,6 @@ class Ranges:
             else:
                 result.append((first, last))
         return Ranges(tuple(result))
+
+
+NOTHING = Ranges()

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+from uuid import UUID
 
 from app.domain.event import MAX_ID_CHARACTERS
 from app.domain.exact_json import Json
@@ -35,6 +36,14 @@ class Session:
     policy: str | None
     version: int
     view: ViewFigures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a page of sessions begins: right after this session."""
+
+    created_at: datetime
+    key: UUID
 
 
 def is_id(session_id: str) -> bool:

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from app.domain.event import COMPACTION, Event
-from app.domain.ranges import Ranges
+from app.domain.ranges import NOTHING, Ranges
 
 E = TypeVar("E", bound=Event)
+E_co = TypeVar("E_co", bound=Event, covariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View(Generic[E]):
+class View(Generic[E_co]):
     """What a model should be sent at ``version``, in that order.
 
     ``boundary`` is the seq of the newest boundary up to that version, None when nothing was compacted yet;
@@ -21,7 +22,7 @@ class View(Generic[E]):
     version: int
     boundary: int | None
     covered: Ranges
-    events: tuple[E, ...]
+    events: tuple[E_co, ...]
 
     @property
     def turns(self) -> int:
@@ -41,7 +42,7 @@ def replay(log: Sequence[E], version: int | None = None) -> View[E]:
     """
     known = [event for event in log if version is None or event.seq <= version]
     boundary = next((event for event in reversed(known) if event.type == COMPACTION), None)
-    covered = (boundary and boundary.covered) or Ranges()
+    covered = (boundary and boundary.covered) or NOTHING
     shown = (event for event in known if event.is_message and event.seq not in covered)
     at = boundary.seq if boundary else None
     return View(

@@ -1,1 +1,1 @@
-
+"""A provider's messages in, a view out. Pure: one module for each format."""

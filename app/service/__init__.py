@@ -1,1 +1,1 @@
-
+"""One journey for each thing that turnlog does. Only this room opens transactions."""

@@ -1,1 +1,1 @@
-
+"""What condenses covered turns into a summary turn."""

@@ -1,0 +1,122 @@
+"""Answers: from the service's values to JSON."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from fastapi import Response
+from msgspec import UNSET
+
+from app.api import schemas
+from app.api.schemas import instant, raw
+from app.domain.event import StoredEvent
+from app.domain.session import Session
+from app.domain.view import View
+from app.formats.rendered import Rendered
+from app.service.boundary import TokenFigures
+from app.service.compactions import Outcome
+from app.service.events import Receipt
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Encode an answer. The client's own JSON goes out as the bytes it came in as."""
+    return Response(
+        msgspec.json.encode(value), status, media_type="application/json", headers=dict(headers) if headers else None
+    )
+
+
+def session(found: Session) -> schemas.Session:
+    """Show a session."""
+    return schemas.Session(
+        id=found.session_id,
+        created_at=instant(found.created_at),
+        expires_at=instant(found.expires_at) if found.expires_at else None,
+        metadata=raw(found.metadata),
+        policy=raw(found.policy) if found.policy is not None else None,
+        version=found.version,
+        view=schemas.ViewFigures(
+            events=found.view.events, turns=found.view.turns, tokens=found.view.tokens, boundary=found.view.boundary
+        ),
+    )
+
+
+def event(session_id: str, stored: StoredEvent, *, covered: bool) -> schemas.Event:
+    """Show a stored event."""
+    body = raw(stored.body)
+    return schemas.Event(
+        id=stored.event_id,
+        session_id=session_id,
+        seq=stored.seq,
+        type=stored.type,
+        timestamp=instant(stored.timestamp) if stored.timestamp else None,
+        stored_at=instant(stored.stored_at),
+        message=body if stored.is_message else UNSET,
+        payload=UNSET if stored.is_message else body,
+        metadata=raw(stored.metadata),
+        synthetic=stored.synthetic,
+        token_count=stored.token_count,
+        covered=covered,
+    )
+
+
+def events(session_id: str, view: View[StoredEvent]) -> list[schemas.Event]:
+    """Show a view's events: none of them is covered."""
+    return [event(session_id, stored, covered=False) for stored in view.events]
+
+
+def receipt(session_id: str, made: Receipt, view: schemas.View | msgspec.UnsetType = UNSET) -> schemas.Receipt:
+    """Show the answer to an append."""
+    return schemas.Receipt(
+        session_id=session_id,
+        version=made.version,
+        events=[
+            schemas.AppendedEvent(id=one.event_id, seq=one.seq, token_count=one.token_count, replayed=one.replayed)
+            for one in made.events
+        ],
+        view=view,
+    )
+
+
+def view(session_id: str, read: View[StoredEvent], rendered: Rendered | None) -> schemas.View:
+    """Show a view: its events, or what a renderer made of them."""
+    shown = schemas.View(
+        session_id=session_id,
+        version=read.version,
+        boundary=read.boundary,
+        turns=read.turns,
+        token_count=read.tokens,
+    )
+    if rendered is None:
+        shown.events = events(session_id, read)
+    elif rendered.fields:
+        shown.messages = _raw_list(rendered.fields["messages"])
+        shown.warnings = [schemas.Warning(code=one.code, seq=one.seq, detail=one.detail) for one in rendered.warnings]
+    else:
+        shown.text = rendered.text
+    return shown
+
+
+def _raw_list(texts: Sequence[str]) -> list[msgspec.Raw]:
+    return [raw(text) for text in texts]
+
+
+def compaction(outcome: Outcome) -> schemas.Compaction:
+    """Show how a compaction ended."""
+    return schemas.Compaction(
+        status=outcome.status,
+        reason=outcome.reason,
+        detail=outcome.detail,
+        version=outcome.version,
+        boundary=outcome.boundary,
+        covered=schemas.RangesOut(ranges=list(outcome.covered.pairs), events=outcome.covered_events),
+        pinned=list(outcome.pinned),
+        preserved=schemas.RangesOut(ranges=list(outcome.preserved.pairs), events=outcome.preserved_events),
+        summary=outcome.summary,
+        tokens=TokenFigures(*outcome.tokens, outcome.tokens.saved),
+        over_budget=outcome.over_budget,
+    )
+
+
+def memory(stored: Sequence[StoredEvent]) -> schemas.ChatMemory:
+    """Show a chat memory."""
+    return schemas.ChatMemory(messages=[raw(one.body) for one in stored])

@@ -1,0 +1,79 @@
+"""Compaction over HTTP, by hand and by schedulers."""
+
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request, Response
+
+from app.api import answers, schemas
+from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
+from app.api.documentation import operation
+from app.domain.errors import InvalidRequest
+from app.domain.policy import Policy
+from app.service import compactions, policies, sweeps
+from app.service.compactions import Request as Asked
+
+router = APIRouter(tags=["Compaction"])
+
+_EXAMPLE: Final = {
+    "window": {"rule": "last_turns", "size": 2},
+    "trigger": {
+        "type": "any",
+        "of": [{"type": "turn_count", "threshold": 20}, {"type": "token_count", "threshold": 1}],
+    },
+    "dry_run": True,
+}
+
+
+@router.post(
+    "/v1/sessions/{session_id}/compact",
+    openapi_extra=operation(
+        body=schemas.CompactionRequest, optional=True, example=_EXAMPLE, answers={200: schemas.Compaction}
+    ),
+)
+async def compact_session(request: Request, ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
+    """Cover what lies outside the window, or say why nothing is covered. An empty body runs the session's policy."""
+    body = await body_of(request, schemas.CompactionRequest, empty=b"{}")
+    asked = Asked(policy=_policy(body), dry_run=body.dry_run, expected_version=body.expected_version)
+    return answers.answer(answers.compaction(await compactions.compact(ctx, tenant, session_id, asked)))
+
+
+def _policy(body: schemas.CompactionRequest) -> Policy | None:
+    if body.window is not None:
+        return policies.of(body.window, body.trigger, body.summarizer)
+    for field in ("trigger", "summarizer"):
+        if getattr(body, field) is not None:
+            raise InvalidRequest.at("/window", f"is missing: a {field} alone is no compaction")
+    return None
+
+
+@router.get("/v1/sessions/{session_id}/compactions", openapi_extra=operation(answers={200: schemas.CompactionList}))
+async def list_compactions(
+    ctx: Ctx,
+    tenant: Tenant,
+    session_id: SessionId,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
+) -> Response:
+    """List a session's boundaries, newest first."""
+    before = position_of(cursor, [int])[0] if cursor is not None else None
+    found, more = await compactions.page(ctx, tenant, session_id, before=before, limit=limit)
+    return answers.answer(
+        schemas.CompactionList(
+            data=[answers.compaction(one) for one in found],
+            has_more=more is not None,
+            next_cursor=cursor_of(more) if more is not None else None,
+        )
+    )
+
+
+@router.post(
+    "/v1/purge",
+    openapi_extra=operation(
+        body=schemas.PurgeRequest, optional=True, example={"limit": 1000}, answers={200: schemas.Purged}
+    ),
+)
+async def purge(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
+    """Remove the rows of expired sessions, the longest expired first."""
+    body = await body_of(request, schemas.PurgeRequest, empty=b"{}")
+    done = await sweeps.purge(ctx, tenant, expired_before=body.expired_before, limit=body.limit)
+    return answers.answer(schemas.Purged(purged=done.purged, remaining=done.remaining))

@@ -1,0 +1,140 @@
+"""What routes ask for: the service's context, the session's name, a body, a cursor."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeVar, cast
+
+import msgspec
+from fastapi import Depends, Path, Request
+from fastapi.dependencies.models import Dependant
+from starlette.exceptions import HTTPException
+
+from app.api import errors
+from app.api.documentation import QUERY_PREFIXES
+from app.api.door import plain
+from app.domain import exact_json
+from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound
+from app.domain.session import ID_RULE, is_id
+from app.service.context import DEFAULT_TENANT, Context
+
+T = TypeVar("T")
+
+
+def context(request: Request) -> Context:
+    """Return what ``bootstrap`` built."""
+    return cast("Context", request.app.state.context)
+
+
+def tenant() -> str:
+    """Return whose sessions this request may see."""
+    return DEFAULT_TENANT
+
+
+def known_session_id(session_id: Annotated[str, Path()]) -> str:
+    """Return the session id of a path. One that no session can have is simply not found."""
+    name = plain(session_id)
+    if not is_id(name):
+        raise SessionNotFound
+    return name
+
+
+def new_session_id(session_id: Annotated[str, Path()]) -> str:
+    """Return the session id of a path that may create the session.
+
+    Raises:
+        InvalidRequest: no session can have this id.
+    """
+    name = plain(session_id)
+    if not is_id(name):
+        raise InvalidRequest.at("session_id", ID_RULE)
+    return name
+
+
+def event_id_of(event_id: Annotated[str, Path()]) -> str:
+    """Return the event id of a path, in which slashes are encoded."""
+    return plain(event_id)
+
+
+def conversation_id_of(conversation_id: Annotated[str, Path()]) -> str:
+    """Return the id of an existing chat memory's session."""
+    return known_session_id(conversation_id)
+
+
+def new_conversation_id_of(conversation_id: Annotated[str, Path()]) -> str:
+    """Return the id of a chat memory's session, which is created when it is missing."""
+    return new_session_id(conversation_id)
+
+
+Ctx = Annotated[Context, Depends(context)]
+Tenant = Annotated[str, Depends(tenant)]
+SessionId = Annotated[str, Depends(known_session_id)]
+NewSessionId = Annotated[str, Depends(new_session_id)]
+EventId = Annotated[str, Depends(event_id_of)]
+ConversationId = Annotated[str, Depends(conversation_id_of)]
+NewConversationId = Annotated[str, Depends(new_conversation_id_of)]
+
+
+def known_parameters_only(request: Request) -> None:
+    """Refuse query parameters that the route does not have: a misspelt filter must not be silently ignored.
+
+    Raises:
+        MalformedRequest: naming the parameter.
+    """
+    route = request.scope["route"]
+    known = _query_names(route.dependant)
+    prefixes = (route.openapi_extra or {}).get(QUERY_PREFIXES, ())
+    for name in request.query_params:
+        if name not in known and not name.startswith(tuple(prefixes)):
+            raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
+
+
+def _query_names(dependant: Dependant) -> set[str]:
+    names = {field.alias for field in dependant.query_params}
+    return names.union(*(_query_names(inner) for inner in dependant.dependencies))
+
+
+async def body_of(request: Request, shape: type[T], *, empty: bytes | None = None) -> T:
+    """Read and check a JSON body; an empty one is read as ``empty`` where a route allows it.
+
+    Raises:
+        MalformedRequest, InvalidRequest, PayloadTooLarge, HTTPException (415).
+    """
+    content = await request.body()
+    _check_media_type(request)
+    if not content and empty is not None:
+        content = empty
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedRequest(f"the body is not UTF-8: see byte {error.start}") from error
+    exact_json.check_depth(text, context(request).limits.json_depth)
+    try:
+        return msgspec.json.decode(content, type=shape)
+    except msgspec.DecodeError as error:
+        raise errors.from_decoder(error) from error
+
+
+def _check_media_type(request: Request) -> None:
+    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if media_type != "application/json" and not media_type.endswith("+json"):
+        raise HTTPException(415, "send JSON, with Content-Type: application/json")
+
+
+def cursor_of(*position: int | str) -> str:
+    """Write where a page ended, in a form that clients only hand back."""
+    return urlsafe_b64encode(msgspec.json.encode(position)).decode().rstrip("=")
+
+
+def position_of(cursor: str, kinds: Sequence[type]) -> list[Any]:
+    """Read what ``cursor_of`` wrote.
+
+    Raises:
+        MalformedRequest: it did not write this.
+    """
+    try:
+        found = msgspec.json.decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, msgspec.DecodeError) as error:
+        raise MalformedRequest("this cursor is not one that was handed out here") from error
+    if not isinstance(found, list) or [type(part) for part in found] != list(kinds):
+        raise MalformedRequest("this cursor is not one that was handed out here")
+    return found

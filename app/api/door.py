@@ -1,0 +1,133 @@
+"""The door: what happens to every request before a route sees it, and to every answer after."""
+
+import re
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+from urllib.parse import unquote_to_bytes
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api import errors
+from app.domain.errors import PayloadTooLarge
+
+_REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_QUIET: Final = {"/healthz", "/readyz", "/metrics"}
+_TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+log = structlog.get_logger("turnlog.api")
+
+
+class Door:
+    """Names the request, keeps encoded slashes out of the routing, bounds the body, and takes the time."""
+
+    def __init__(
+        self, app: ASGIApp, *, body_limit: int, new_id: Callable[[], str], answered: Callable[..., None]
+    ) -> None:
+        self.app = app
+        self.body_limit = body_limit
+        self.new_id = new_id
+        self.answered = answered
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or pass on what is not HTTP."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        visit = _Visit(scope, self.new_id, send)
+        with structlog.contextvars.bound_contextvars(**visit.log_ids):
+            try:
+                await self._serve(visit, receive)
+            except Exception:  # the last resort: every answer is a problem document, also that of a bug
+                log.exception("request.failed")
+                if visit.status is None:
+                    await errors.internal(visit.request_id)(visit.scope, receive, visit.send)
+            finally:
+                self._take_note(visit)
+
+    async def _serve(self, visit: "_Visit", receive: Receive) -> None:
+        too_large = PayloadTooLarge(limit_bytes=self.body_limit)
+        announced = visit.headers.get("content-length", "")
+        if announced.isdigit() and int(announced[:20]) > self.body_limit:
+            # Nothing of the body is read, so the connection cannot be used again.
+            answer = errors.of(too_large, visit.request_id)
+            answer.headers["Connection"] = "close"
+            await answer(visit.scope, receive, visit.send)
+            return
+        received = 0
+
+        async def bounded() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.body_limit:
+                raise too_large
+            return message
+
+        await self.app(visit.scope, bounded, visit.send)
+
+    def _take_note(self, visit: "_Visit") -> None:
+        seconds = time.perf_counter() - visit.started
+        route = getattr(visit.scope.get("route"), "path", "none")
+        status = visit.status or 499  # the client went away before there was an answer
+        self.answered(method=visit.method, route=route, status=status, seconds=seconds)
+        # What probes and scrapers ask every few seconds would drown the rest.
+        write = log.debug if route in _QUIET else log.info
+        write(
+            "request.finished", method=visit.method, route=route, status=status, milliseconds=round(seconds * 1000, 2)
+        )
+
+
+class _Visit:
+    """One request on its way through the door."""
+
+    def __init__(self, scope: Scope, new_id: Callable[[], str], send: Send) -> None:
+        self.started = time.perf_counter()
+        self.headers = Headers(scope=scope)
+        self.method = scope["method"]
+        given = self.headers.get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else new_id()
+        self.status: int | None = None
+        self._send = send
+        trace = _TRACEPARENT.fullmatch(self.headers.get("traceparent", ""))
+        self.log_ids: dict[str, str] = {
+            "request_id": self.request_id,
+            **({"trace_id": trace["trace"]} if trace else {}),
+        }
+        self.scope: dict[str, Any] = {
+            **scope,
+            "path": routable(scope.get("raw_path") or scope["path"].encode()),
+            # HEAD is answered like GET; the server leaves the body out.
+            "method": "GET" if self.method == "HEAD" else self.method,
+            "state": {**scope.get("state", {}), "request_id": self.request_id},
+        }
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer, with the request's id on it."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+        await self._send(message)
+
+
+def routable(raw_path: bytes) -> str:
+    """Decode a path so that only real slashes separate: an encoded one stays ``%2F`` (and a percent sign ``%25``).
+
+    What is not UTF-8 stays encoded too, and so is the name of nothing.
+    """
+    return "/".join(_segments(raw_path.partition(b"?")[0].split(b"/")))
+
+
+def _segments(parts: Iterable[bytes]) -> Iterable[str]:
+    for part in parts:
+        try:
+            yield unquote_to_bytes(part).decode().replace("%", "%25").replace("/", "%2F")
+        except UnicodeDecodeError:
+            yield part.decode("latin-1").replace("%", "%25")
+
+
+def plain(segment: str) -> str:
+    """Return a path parameter as the client meant it."""
+    return segment.replace("%2F", "/").replace("%25", "%")

@@ -1,0 +1,232 @@
+"""The log over HTTP: append, read, find."""
+
+import re
+from collections.abc import Sequence
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from msgspec import UNSET
+
+from app.api import answers, schemas, views
+from app.api.deps import (
+    Ctx,
+    EventId,
+    SessionId,
+    Tenant,
+    body_of,
+    cursor_of,
+    known_session_id,
+    new_session_id,
+    position_of,
+)
+from app.api.documentation import operation
+from app.api.schemas import text_of
+from app.domain import event as rules
+from app.domain import view as view_rules
+from app.domain.errors import InvalidRequest, MalformedRequest
+from app.domain.log import Filters, Listed, Order, Page
+from app.service import events
+from app.service import views as view_service
+from app.service.drafts import NewEvent
+from app.service.events import Options
+from app.service.views import Asked, Format
+
+router = APIRouter(tags=["Events"])
+
+LONGEST_KEY: Final = 255
+_VERSION_TAG: Final = re.compile(r'"?(?P<version>\d{1,18})"?')
+_EXAMPLE: Final = {
+    "events": [
+        {"message": {"role": "user", "content": "Where is my order?"}},
+        {
+            "id": "evt-7",
+            "metadata": {"model": "m"},
+            "token_count": 31,
+            "message": {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "find_order", "arguments": '{"id": 9}'}}
+                ],
+            },
+        },
+        {"message": {"role": "tool", "tool_call_id": "c1", "content": "shipped"}},
+        {"type": "ACME.AUDIT", "payload": {"action": "exported"}},
+    ]
+}
+Seq = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+
+
+@router.post(
+    "/v1/sessions/{session_id}/events",
+    openapi_extra=operation(
+        body=schemas.NewEvents, example=_EXAMPLE, answers={200: schemas.Receipt, 201: schemas.Receipt}
+    ),
+)
+async def append_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
+    request: Request,
+    ctx: Ctx,
+    tenant: Tenant,
+    session_id: str,
+    create: Annotated[bool, Query(description="create the session when it is missing")] = False,  # noqa: FBT002
+    give_back: Annotated[
+        Literal["view"] | None, Query(alias="return", description="add the view to the answer")
+    ] = None,
+    output: Annotated[Format, Query(alias="format", description="format of that view")] = "events",
+    if_match: Annotated[str | None, Header(description="the same as `expected_version`")] = None,
+    idempotency_key: Annotated[
+        str | None, Header(description="makes the request repeatable; its events have no id of their own")
+    ] = None,
+) -> Response:
+    """Append a batch: all of its events or none, in the order sent, once however often it is sent."""
+    name = new_session_id(session_id) if create else known_session_id(session_id)
+    body = await body_of(request, schemas.NewEvents)
+    options = Options(
+        expected_version=_expected(body.expected_version, if_match),
+        idempotency_key=_checked_key(idempotency_key),
+        create=create,
+    )
+    receipt = await events.append(ctx, tenant, name, _batch(body), options)
+    view = await views.read_and_show(ctx, tenant, name, output) if give_back else UNSET
+    shown = answers.receipt(name, receipt, view)
+    return answers.answer(shown, 200 if receipt.all_replayed else 201)
+
+
+def _batch(body: schemas.NewEvents) -> list[NewEvent]:
+    """Return the events of a body in either of its two forms."""
+    if body.messages is not UNSET:
+        if body.events is not UNSET:
+            raise InvalidRequest.at("/messages", "events, or format and messages, not both")
+        if body.format is UNSET:
+            raise InvalidRequest.at("/format", "names whose messages these are")
+        places = (f"/messages/{at}" for at in range(len(body.messages)))
+        return [
+            NewEvent(message=text_of(message), place=place, message_place=place)
+            for message, place in zip(body.messages, places, strict=False)
+        ]
+    if body.format is not UNSET:
+        raise InvalidRequest.at("/messages", "is missing")
+    return [_event(new, f"/events/{at}") for at, new in enumerate(body.events or [])]
+
+
+def _event(new: schemas.NewEvent, place: str) -> NewEvent:
+    return NewEvent(
+        message=text_of(new.message),
+        payload=text_of(new.payload),
+        metadata=text_of(new.metadata),
+        event_id=None if new.id is UNSET else new.id,
+        type=new.type,
+        timestamp=new.timestamp,
+        token_count=new.token_count,
+        place=place,
+        message_place=f"{place}/message",
+    )
+
+
+def _expected(in_body: int | None, if_match: str | None) -> int | None:
+    """Return the version that the append insists on, wherever it was said."""
+    if if_match is None or if_match.strip() == "*":
+        return in_body
+    tag = _VERSION_TAG.fullmatch(if_match.strip())
+    if tag is None:
+        raise MalformedRequest('If-Match is a version in quotes, such as "12"')
+    version = int(tag["version"])
+    if in_body not in {None, version}:
+        raise InvalidRequest.at("/expected_version", "is not the version that If-Match names")
+    return version
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None and not 1 <= len(key) <= LONGEST_KEY:
+        raise InvalidRequest.at("Idempotency-Key", f"has 1 to {LONGEST_KEY} characters")
+    return key
+
+
+@router.get("/v1/sessions/{session_id}/events", openapi_extra=operation(answers={200: schemas.EventList}))
+async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
+    ctx: Ctx,
+    tenant: Tenant,
+    session_id: SessionId,
+    after: Seq = None,
+    before: Seq = None,
+    limit: Annotated[int | None, Query(ge=1, le=1000, description="100 unless given")] = None,
+    order: Annotated[Order, Query()] = "asc",
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
+    types: Annotated[str | None, Query(description="comma-separated")] = None,
+    roles: Annotated[str | None, Query(description="comma-separated; message events only")] = None,
+    synthetic: Annotated[bool | None, Query(description="whether a compaction wrote it")] = None,
+    active: Annotated[bool, Query(description="only what is in the view, in view order")] = False,  # noqa: FBT002
+    last_n: Annotated[
+        int | None, Query(ge=1, le=1000, description="the newest n matches, back to the start of their turn")
+    ] = None,
+) -> Response:
+    """Read the log. Every event is here, covered or not."""
+    filters = _filters(types, roles, synthetic)
+    if last_n is not None and any(given is not None for given in (after, before, limit, cursor)):
+        raise InvalidRequest.at("last_n", "goes with none of after, before, limit and cursor")
+    if active:
+        if after is not None or before is not None or order == "desc":
+            raise InvalidRequest.at("active", "is in view order: it goes with none of after, before and order")
+        return await _list_active(ctx, (tenant, session_id), filters, limit or 100, cursor, last_n)
+    if last_n is not None:
+        found = list(await events.newest(ctx, tenant, session_id, filters, last_n))
+        return _page(session_id, found if order == "asc" else found[::-1], None)
+    part = _part(after, before, limit or 100, order, cursor)
+    listed, more = await events.page(ctx, tenant, session_id, filters, part)
+    return _page(session_id, listed, cursor_of(part.order, listed[-1].event.seq) if more else None)
+
+
+def _part(after: int | None, before: int | None, limit: int, order: Order, cursor: str | None) -> Page:
+    """Return which part of the log is asked for; a cursor takes the place of the bound that the pages move along."""
+    if cursor is None:
+        return Page(after=after, before=before, order=order, limit=limit)
+    direction, seq = position_of(cursor, [str, int])
+    if direction == "asc":
+        return Page(after=seq, before=before, order="asc", limit=limit)
+    return Page(after=after, before=seq, order="desc", limit=limit)
+
+
+def _filters(types: str | None, roles: str | None, synthetic: bool | None) -> Filters:  # noqa: FBT001
+    wanted_types = tuple(types.split(",")) if types is not None else None
+    wanted_roles = tuple(roles.split(",")) if roles is not None else None
+    for name in wanted_types or ():
+        if not rules.type_name.fullmatch(name):
+            raise InvalidRequest.at("types", f"a type matches ^{rules.type_name.pattern}$")
+    for name in wanted_roles or ():
+        if name not in rules.ROLES:
+            raise InvalidRequest.at("roles", f"the roles are {', '.join(rules.ROLES)}")
+    if wanted_roles and wanted_types and rules.MESSAGE not in wanted_types:
+        raise InvalidRequest.at("roles", f"only events of type {rules.MESSAGE} have a role")
+    return Filters(types=wanted_types, roles=wanted_roles, synthetic=synthetic)
+
+
+async def _list_active(
+    ctx: Ctx, name: tuple[str, str], filters: Filters, limit: int, cursor: str | None, last_n: int | None
+) -> Response:
+    """List the view's events. The pages of one walk all show the view as it was when the walk began."""
+    version, start = position_of(cursor, [int, int]) if cursor is not None else (None, 0)
+    view = await view_service.read(ctx, *name, Asked(at_version=version))
+    assert view is not None  # noqa: S101 - only a known version makes it None
+    matches = [event for event in view.events if filters.match(event)]
+    if last_n is not None:
+        matches, limit = list(view_rules.last(matches, last_n)), len(matches)
+    shown = [Listed(event=event, covered=False) for event in matches[start : start + limit]]
+    more = start + limit < len(matches)
+    return _page(name[1], shown, cursor_of(view.version, start + limit) if more else None)
+
+
+def _page(session_id: str, listed: Sequence[Listed], more: str | None) -> Response:
+    return answers.answer(
+        schemas.EventList(
+            data=[answers.event(session_id, one.event, covered=one.covered) for one in listed],
+            has_more=more is not None,
+            next_cursor=more,
+        )
+    )
+
+
+@router.get("/v1/sessions/{session_id}/events/{event_id}", openapi_extra=operation(answers={200: schemas.Event}))
+async def get_event(ctx: Ctx, tenant: Tenant, session_id: SessionId, event_id: EventId) -> Response:
+    """Return one event by its id, covered or not."""
+    found = await events.get(ctx, tenant, session_id, event_id)
+    return answers.answer(answers.event(session_id, found.event, covered=found.covered))

@@ -1,0 +1,62 @@
+"""What the people who run turnlog ask it."""
+
+from fastapi import APIRouter, Request, Response
+
+from app import __version__
+from app.api import answers, schemas
+from app.api.deps import Ctx
+from app.api.documentation import operation
+from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
+from app.domain.errors import Unavailable
+from app.service import health
+from app.service.views import FORMATS
+
+router = APIRouter(tags=["Operations"])
+
+
+@router.get("/healthz", openapi_extra=operation(answers={200: schemas.Health}))
+async def is_alive() -> Response:
+    """Say that this process answers."""
+    return answers.answer(schemas.Health())
+
+
+@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Health}))
+async def is_ready(ctx: Ctx) -> Response:
+    """Say whether the database is reachable and its schema is the one this release works with."""
+    if not await health.schema_is_current(ctx):
+        raise Unavailable("the database's schema is not at the revision that this release works with")
+    return answers.answer(schemas.Health())
+
+
+@router.get("/metrics", openapi_extra=operation(answers={200: "text/plain"}))
+async def metrics(request: Request) -> Response:
+    """Return the counters in Prometheus's format."""
+    meter = request.app.state.meter
+    return Response(meter.exposition(), media_type=meter.content_type)
+
+
+@router.get("/v1/capabilities", openapi_extra=operation(answers={200: schemas.Capabilities}))
+async def capabilities(ctx: Ctx) -> Response:
+    """Return what this server is and takes."""
+    limits = ctx.limits
+    return answers.answer(
+        schemas.Capabilities(
+            version=__version__,
+            formats={"in": ["openai"], "out": list(FORMATS)},
+            limits={
+                "body_bytes": limits.body_bytes,
+                "event_bytes": limits.event_bytes,
+                "batch_events": limits.batch_events,
+                "json_depth": limits.json_depth,
+                "metadata_bytes": limits.metadata_bytes,
+            },
+            defaults={
+                "ttl_seconds": ctx.default_ttl_seconds,
+                "policy": ctx.default_policy is not None,
+                "page": 100,
+                "chat_memory_messages": DEFAULT_MAX_MESSAGES,
+            },
+            tokens={"encoding": ctx.tokens.encoding},
+            summarizer={"configured": False},
+        )
+    )

@@ -1,0 +1,67 @@
+"""The view over HTTP."""
+
+import re
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Header, Query, Response
+
+from app.api import answers, schemas
+from app.api.deps import Ctx, SessionId, Tenant
+from app.api.documentation import operation
+from app.domain.event import StoredEvent
+from app.domain.view import View
+from app.service import views
+from app.service.context import Context
+from app.service.views import Asked, Format
+
+router = APIRouter(tags=["View"])
+
+LARGEST: Final = 2**63 - 1
+_TAG: Final = re.compile(r'(?:W/)?"(?P<version>\d{1,18})-(?P<format>[a-z-]+)"')
+
+
+@router.get(
+    "/v1/sessions/{session_id}/view",
+    openapi_extra=operation(answers={200: schemas.View, 304: None}),
+)
+async def get_view(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
+    ctx: Ctx,
+    tenant: Tenant,
+    session_id: SessionId,
+    output: Annotated[Format, Query(alias="format")] = "events",
+    at_version: Annotated[int | None, Query(ge=0, le=LARGEST, description="as it was at this version")] = None,
+    last_n: Annotated[
+        int | None, Query(ge=1, le=LARGEST, description="the newest n events, back to the start of their turn")
+    ] = None,
+    if_none_match: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Return what the model should be sent, ready for its provider. HEAD and If-None-Match work."""
+    known = known_versions(if_none_match, output)
+    asked = Asked(at_version=at_version, last_n=last_n, known_version=next(iter(known)) if len(known) == 1 else None)
+    view = await views.read(ctx, tenant, session_id, asked)
+    if view is None or view.version in known or if_none_match == "*":
+        version = view.version if view else asked.known_version
+        return Response(status_code=304, headers={"ETag": f'"{version}-{output}"'})
+    ctx.meter.read(output)
+    headers = {"ETag": f'"{view.version}-{output}"'}
+    if output == "text":
+        return Response(views.rendered(view, output).text, media_type="text/plain; charset=utf-8", headers=headers)
+    return answers.answer(shown(session_id, view, output), headers=headers)
+
+
+def shown(session_id: str, view: View[StoredEvent], output: Format) -> schemas.View:
+    """Show a view in a format."""
+    return answers.view(session_id, view, None if output == "events" else views.rendered(view, output))
+
+
+async def read_and_show(ctx: Context, tenant: str, session_id: str, output: Format) -> schemas.View:
+    """Read the view as it is now and show it in a format."""
+    view = await views.read(ctx, tenant, session_id, Asked())
+    assert view is not None  # noqa: S101 - only a known version makes it None
+    ctx.meter.read(output)
+    return shown(session_id, view, output)
+
+
+def known_versions(if_none_match: str | None, output: Format) -> set[int]:
+    """Return the versions of this format that the client says it has."""
+    return {int(tag["version"]) for tag in _TAG.finditer(if_none_match or "") if tag["format"] == output}

@@ -1,0 +1,132 @@
+"""`turnlog serve`: the service, with a database of its own when none is given."""
+
+import asyncio
+import ctypes
+import ipaddress
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import structlog
+import typer
+import uvicorn
+from fastapi import FastAPI
+from pydantic import SecretStr
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from uvicorn.supervisors import Multiprocess
+
+from app import bootstrap, logs
+from app.cli.local import database_url, override
+from app.domain.errors import Unavailable
+from app.main import create_app
+from app.metrics import SHARED_FOLDER, Meter
+from app.settings import Settings
+
+log = structlog.get_logger("turnlog")
+_PR_SET_PDEATHSIG = 1
+_DATABASE_PATIENCE = 30.0
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to bind. (default: 127.0.0.1)")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to bind; 0 takes a free one. (default: 8080)")] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option(help="Folder of the embedded PostgreSQL. (default: the user data folder)")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="Server processes. (default: 1)")] = None,
+    insecure: Annotated[  # noqa: FBT002 - a flag of the command line
+        bool, typer.Option("--insecure", help="Serve other machines although anybody can read everything.")
+    ] = False,
+) -> None:
+    """Run the service. Without TURNLOG_DATABASE_URL it starts a PostgreSQL of its own, which ends with it."""
+    settings = override(Settings(), host=host, port=port, data_dir=data_dir, workers=workers)
+    logs.configure(level=settings.log_level, output=settings.log_format)
+    if not insecure and not _is_loopback(settings.host):
+        raise bootstrap.BadSetting(
+            f"there are no API keys, so anybody who reaches {settings.host} could read every session:"
+            " bind to 127.0.0.1, or say --insecure when something in front of turnlog lets in who belongs"
+        )
+    with ExitStack() as stack:
+        url = stack.enter_context(database_url(settings, exclusive=True))
+        asyncio.run(_prepare(settings, url))
+        stack.enter_context(_shared_metrics(settings.workers))
+        _run(settings.model_copy(update={"database_url": SecretStr(url)}))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@retry(
+    retry=retry_if_exception_type(Unavailable),
+    stop=stop_after_delay(_DATABASE_PATIENCE),
+    wait=wait_fixed(0.5),
+    reraise=True,
+)
+async def _prepare(settings: Settings, url: str) -> None:
+    """Bring the schema to its newest revision before the first request, so that a failure is one line and no more.
+
+    A database that starts at the same time, as in a compose file, is waited for.
+    """
+    async with bootstrap.running(settings, url, Meter()):
+        pass
+
+
+def _run(settings: Settings) -> None:
+    """Serve until a signal says stop, then finish the requests in flight."""
+    config = uvicorn.Config(
+        create_app(settings) if settings.workers == 1 else "app.cli.serving:worker_app",
+        factory=settings.workers > 1,
+        host=settings.host,
+        port=settings.port,
+        workers=settings.workers,
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        log_config=None,
+        server_header=False,
+    )
+    server = uvicorn.Server(config)
+    # uvicorn says which address it took, also when the port was 0, and ends the process when it cannot have it.
+    with config.bind_socket() as listening:
+        if settings.workers == 1:
+            server.run(sockets=[listening])
+        else:
+            # Workers are new interpreters: the environment is how they get their settings.
+            os.environ |= {
+                f"TURNLOG_{name.upper()}": str(value.get_secret_value() if isinstance(value, SecretStr) else value)
+                for name, value in settings
+                if value is not None
+            }
+            Multiprocess(config, sockets=[listening]).run()
+    if settings.workers == 1 and not server.started:
+        sys.exit(1)
+
+
+def worker_app() -> FastAPI:
+    """Build the application in a worker process, which must not outlive the process that started it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    return create_app()
+
+
+@contextmanager
+def _shared_metrics(workers: int) -> Iterator[None]:
+    """Give several workers a folder in which they add up their metrics."""
+    if workers == 1:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="turnlog-metrics-") as folder:
+        os.environ[SHARED_FOLDER] = folder
+        yield
+
+
+def described() -> dict[str, Any]:
+    """Return the OpenAPI document, which depends on no setting and needs no database."""
+    return create_app(Settings()).openapi()

@@ -1,0 +1,56 @@
+"""The HTTP application."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI
+
+from app import __version__, bootstrap, logs
+from app.api import chat_memory, compactions, documentation, errors, events, operations, sessions, views
+from app.api.deps import known_parameters_only
+from app.api.door import Door
+from app.metrics import Meter
+from app.settings import Settings
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Build the application; without settings it reads them from the environment, as a server process does.
+
+    The database is opened, migrated and closed by the application's lifespan, so building it costs nothing.
+    """
+    settings = settings or Settings()
+    meter = Meter()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        logs.configure(level=settings.log_level, output=settings.log_format)
+        if settings.database_url is None:
+            raise bootstrap.BadSetting("TURNLOG_DATABASE_URL is not set; `turnlog serve` brings its own PostgreSQL")
+        async with bootstrap.running(settings, settings.database_url.get_secret_value(), meter) as context:
+            app.state.context = context
+            yield
+
+    app = FastAPI(
+        title="turnlog",
+        version=__version__,
+        summary="Session memory for LLM agents.",
+        description="Append events to a session's log, read the compacted view before each model call.",
+        lifespan=lifespan,
+        dependencies=[Depends(known_parameters_only)],
+        # A path is what it says: no answer sends a client on to another one.
+        redirect_slashes=False,
+    )
+    app.state.meter = meter
+    for noun in (sessions, events, views, compactions, chat_memory, operations):
+        app.include_router(noun.router)
+    errors.install(app)
+    documentation.install(app)
+
+    def answered(*, method: str, route: str, status: int, seconds: float) -> None:
+        meter.answered(method=method, route=route, status=status, seconds=seconds)
+        context = getattr(app.state, "context", None)
+        if context is not None:
+            meter.pools(context.database.pool_use())
+
+    app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=answered)
+    return app

@@ -1,0 +1,210 @@
+"""Sessions: create, find, change, list, delete."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+import msgspec
+
+from app.domain import exact_json, session
+from app.domain.errors import InvalidRequest, SessionExists, SessionExpired, SessionNotFound
+from app.domain.session import Place, Session
+from app.service.context import Context
+from app.storage import sessions as store
+from app.storage.database import Reader, Writer
+
+# A hundred years: longer lives are "never", and beyond some point Postgres has no date for them.
+LONGEST_TTL_SECONDS: Final = 100 * 365 * 24 * 3600
+
+Default = Literal["default"]
+Same = Literal["same"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewSession:
+    """A session to be. ``metadata`` and ``policy`` are JSON text; no id: the service makes one."""
+
+    session_id: str | None = None
+    ttl_seconds: int | Default | None = "default"
+    metadata: str = "{}"
+    policy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What to change: ``metadata`` is merged in; a policy of None removes it; ``ttl_seconds`` counts from now."""
+
+    metadata: str | None = None
+    ttl_seconds: int | Same | None = "same"
+    policy: str | Same | None = "same"
+
+
+async def create(ctx: Context, tenant: str, new: NewSession) -> Session:
+    """Create a session. An id that an expired session has is free: the old rows go first.
+
+    Raises:
+        SessionExists, InvalidRequest.
+    """
+    row = _row(ctx, new)
+    async with ctx.database.one_statement() as tx:
+        created = await store.create(tx, tenant, row)
+    if created is None:
+        async with ctx.database.writing() as tx:
+            created = await _created_over_expired(tx, tenant, row)
+    if created is None:
+        raise SessionExists
+    return created.session
+
+
+async def _created_over_expired(tx: Writer, tenant: str, row: Mapping[str, Any]) -> store.Found | None:
+    """Create a session in place of an expired one with its id; None when a living one has it."""
+    await store.delete_expired(tx, store.key_of(tenant, row["session_id"]))
+    return await store.create(tx, tenant, row)
+
+
+async def locked(ctx: Context, tx: Writer, tenant: str, session_id: str, *, create: bool) -> store.Found:
+    """Return a session with its row lock held.
+
+    With ``create``, a session with all defaults is made when it is missing or expired.
+
+    Raises:
+        SessionNotFound, SessionExpired.
+    """
+    key = store.key_of(tenant, session_id)
+    found = await store.lock(tx, key)
+    if create and (found is None or found.expired):
+        # None from here means that somebody else created it meanwhile, which is as good.
+        await _created_over_expired(tx, tenant, _row(ctx, NewSession(session_id=session_id)))
+        found = await store.lock(tx, key)
+    if found is None:
+        raise SessionNotFound
+    if found.expired:
+        raise SessionExpired
+    return found
+
+
+def _row(ctx: Context, new: NewSession) -> dict[str, Any]:
+    session_id = new.session_id if new.session_id is not None else ctx.new_id()
+    if not session.is_id(session_id):
+        raise InvalidRequest.at("/id", session.ID_RULE)
+    return {
+        "session_id": session_id,
+        "ttl_seconds": ctx.default_ttl_seconds if new.ttl_seconds == "default" else new.ttl_seconds,
+        "metadata": new.metadata,
+        "labels": _labels(ctx, new.metadata),
+        "policy": new.policy,
+    }
+
+
+def _labels(ctx: Context, metadata: str) -> dict[str, str]:
+    """Check a session's metadata and return what it can be found by."""
+    if len(metadata.encode()) > ctx.limits.metadata_bytes:
+        raise InvalidRequest.at("/metadata", f"the metadata has at most {ctx.limits.metadata_bytes} bytes")
+    try:
+        value = exact_json.parse(metadata)
+    except InvalidRequest as error:
+        raise error.below("/metadata") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest.at("/metadata", "is an object")
+    return session.labels(value)
+
+
+async def find_or_create(ctx: Context, tenant: str, new: NewSession) -> tuple[Session, bool]:
+    """Return the session with this id as it is, or create it; the second value says whether it was created."""
+    try:
+        return await create(ctx, tenant, new), True
+    except SessionExists:
+        return await get(ctx, tenant, new.session_id or ""), False
+
+
+async def get(ctx: Context, tenant: str, session_id: str) -> Session:
+    """Return a session.
+
+    Raises:
+        SessionNotFound, SessionExpired.
+    """
+    async with ctx.database.reading() as reader:
+        return (await living(reader, tenant, session_id)).session
+
+
+async def living(reader: Reader, tenant: str, session_id: str) -> store.Found:
+    """Return a session that has not expired.
+
+    Raises:
+        SessionNotFound, SessionExpired.
+    """
+    found = await store.find(reader, store.key_of(tenant, session_id))
+    if found is None:
+        raise SessionNotFound
+    if found.expired:
+        raise SessionExpired
+    return found
+
+
+async def change(ctx: Context, tenant: str, session_id: str, wanted: Change) -> Session:
+    """Change a session. An expired one can be extended, as long as it was not purged.
+
+    Raises:
+        SessionNotFound, SessionExpired (when it stays expired), InvalidRequest.
+    """
+    async with ctx.database.writing() as tx:
+        found = await store.lock(tx, store.key_of(tenant, session_id))
+        if found is None:
+            raise SessionNotFound
+        if found.expired and wanted.ttl_seconds == "same":
+            raise SessionExpired
+        metadata = _merged(found.session.metadata, wanted.metadata)
+        row = {
+            "metadata": metadata,
+            "labels": _labels(ctx, metadata),
+            "policy": found.session.policy if wanted.policy == "same" else wanted.policy,
+            "keep_expiry": wanted.ttl_seconds == "same",
+            "ttl_seconds": None if wanted.ttl_seconds == "same" else wanted.ttl_seconds,
+        }
+        return (await store.change(tx, found.key, row)).session
+
+
+def _merged(old: str, new: str | None) -> str:
+    """Merge metadata key by key, each value as the text it was sent as; a null removes its key."""
+    if new is None:
+        return old
+    try:
+        exact_json.parse(new)
+        changes = msgspec.json.decode(new, type=dict[str, msgspec.Raw])
+    except InvalidRequest as error:
+        raise error.below("/metadata") from error
+    except msgspec.ValidationError as error:
+        raise InvalidRequest.at("/metadata", "is an object") from error
+    result = msgspec.json.decode(old, type=dict[str, msgspec.Raw])
+    for key, value in changes.items():
+        if bytes(value).strip() == b"null":
+            result.pop(key, None)
+        else:
+            result[key] = value
+    return msgspec.json.encode(result).decode()
+
+
+async def delete(ctx: Context, tenant: str, session_id: str) -> None:
+    """Delete a session with its events, boundaries and summaries, expired or not.
+
+    Raises:
+        SessionNotFound.
+    """
+    async with ctx.database.one_statement() as tx:
+        if not await store.delete(tx, store.key_of(tenant, session_id)):
+            raise SessionNotFound
+
+
+async def page(
+    ctx: Context, tenant: str, labels: Mapping[str, str], *, after: Place | None, limit: int
+) -> tuple[Sequence[Session], Place | None]:
+    """Return a page of sessions, oldest first, and the place where the next one begins; None after the last."""
+    if any("\0" in key + value for key, value in labels.items()):
+        return [], None
+    async with ctx.database.reading() as reader:
+        found = await store.page(reader, tenant, labels, after=after, limit=limit + 1)
+    shown = found[:limit]
+    more = len(found) > limit
+    return [one.session for one in shown], (
+        Place(created_at=shown[-1].session.created_at, key=shown[-1].key) if more else None
+    )

@@ -1,0 +1,169 @@
+"""Connections to PostgreSQL: a handle for reading, which the server itself holds to reading, and one for writing."""
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final
+
+import asyncpg
+from sqlalchemy import Executable, Row
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolExhausted
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from app.domain.errors import Unavailable
+
+# A connection that is not there within this time is not coming.
+CONNECT_SECONDS: Final = 5.0
+# No statement of turnlog takes longer on a healthy database, save the deletion of a very long log.
+STATEMENT_SECONDS: Final = 60.0
+# Postgres's own words for "not now": connection trouble, out of resources, being shut down, standby, lock or
+# serialization failures. Everything else that it refuses is a fault of ours and must be seen as one.
+_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
+_UNAVAILABLE_STATES: Final = {"25006", "40001", "40P01", "55P03"}
+
+
+class UniqueViolation(Exception):
+    """A unique constraint refused a row; ``constraint`` is its name."""
+
+    def __init__(self, constraint: str) -> None:
+        super().__init__(constraint)
+        self.constraint = constraint
+
+
+class Reader:
+    """An open connection that reads."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def all(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+        """Run one statement and return its rows."""
+        with _translated():
+            return (await self._connection.execute(statement, parameters)).fetchall()
+
+    async def first(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any] | None:
+        """Run one statement and return its first row, or None when it has none."""
+        rows = await self.all(statement, parameters)
+        return rows[0] if rows else None
+
+    async def one(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any]:
+        """Run one statement that always has a row, and return it."""
+        with _translated():
+            return (await self._connection.execute(statement, parameters)).one()
+
+
+class Writer(Reader):
+    """An open connection that reads and writes."""
+
+    async def run(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> int:
+        """Run one statement that returns no rows, and return how many it changed."""
+        with _translated():
+            return (await self._connection.execute(statement, parameters)).rowcount
+
+
+class Database:
+    """Two small pools on one database. Nothing relies on the state of a session, so a connection is never reset."""
+
+    def __init__(self, url: str, *, pool_size: int) -> None:
+        self._reading = _engine(url, pool_size, {"default_transaction_read_only": "on"})
+        self._writing = _engine(url, pool_size, {})
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Reader]:
+        """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
+        async with _connected(self._reading) as connection:
+            yield Reader(connection)
+
+    @asynccontextmanager
+    async def one_statement(self) -> AsyncIterator[Writer]:
+        """Open a handle for a write that is a single statement and so needs no transaction around it."""
+        async with _connected(self._writing) as connection:
+            yield Writer(connection)
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[Writer]:
+        """Open a transaction: committed when the block ends, rolled back when it raises."""
+        async with _connected(self._writing.execution_options(isolation_level="READ COMMITTED")) as connection:
+            with _translated():
+                transaction = await connection.begin()
+            try:
+                yield Writer(connection)
+            except BaseException:
+                with _translated():
+                    await transaction.rollback()
+                raise
+            with _translated():
+                await transaction.commit()
+
+    def pool_use(self) -> dict[str, int]:
+        """Return how many connections of each pool are in use right now."""
+        return {"reading": _in_use(self._reading), "writing": _in_use(self._writing)}
+
+    async def run_sync(self, function: Any) -> Any:
+        """Run a synchronous function on a SQLAlchemy connection in a transaction: what Alembic needs."""
+        with _translated():
+            async with self._writing.execution_options(isolation_level="READ COMMITTED").begin() as connection:
+                return await connection.run_sync(function)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._reading.dispose()
+        await self._writing.dispose()
+
+
+def _engine(url: str, pool_size: int, server_settings: dict[str, str]) -> AsyncEngine:
+    return create_async_engine(
+        url,
+        isolation_level="AUTOCOMMIT",
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=CONNECT_SECONDS,
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": STATEMENT_SECONDS,
+            "server_settings": {"application_name": "turnlog", **server_settings},
+        },
+    )
+
+
+def _in_use(engine: AsyncEngine) -> int:
+    return int(engine.pool.checkedout())  # type: ignore[attr-defined]
+
+
+@asynccontextmanager
+async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    with _translated():
+        connection = await engine.connect()
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn the driver's errors into ours, by SQLSTATE and constraint name."""
+    try:
+        yield
+    except (PoolExhausted, OSError, TimeoutError) as error:
+        raise Unavailable from error
+    except asyncpg.InterfaceError as error:
+        raise Unavailable from error
+    except asyncpg.PostgresError as error:
+        _raise_ours(error, error)
+        raise
+    except DBAPIError as error:
+        cause = getattr(error.orig, "__cause__", None)
+        if error.connection_invalidated or isinstance(cause, asyncpg.InterfaceError | OSError):
+            raise Unavailable from error
+        if isinstance(cause, asyncpg.PostgresError):
+            _raise_ours(cause, error)
+        raise
+
+
+def _raise_ours(cause: asyncpg.PostgresError, error: Exception) -> None:
+    state = cause.sqlstate or ""
+    if state == "23505":
+        raise UniqueViolation(cause.constraint_name or "") from error
+    if state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES:
+        raise Unavailable from error

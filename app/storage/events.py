@@ -1,0 +1,163 @@
+"""The log: append to it, find in it, read pages of it."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from sqlalchemy import Select, Text, and_, cast, func, literal, select, text
+from sqlalchemy.dialects.postgresql import INT8MULTIRANGE
+
+from app.domain.event import Draft, StoredEvent
+from app.domain.log import Filters, Listed, Page
+from app.storage import rows
+from app.storage.database import Reader, Writer
+from app.storage.tables import events, sessions
+
+EVENT_ID_CONSTRAINT: Final = "uq_events_session_key_event_id"
+
+
+async def append(writer: Writer, key: UUID, drafts: Sequence[Draft], *, expected_version: int | None) -> int | None:
+    """Append a batch and bring the session's figures forward, all in one statement.
+
+    Returns the version before the batch, so that the events have the seqs after it; None when nothing was stored:
+    the session is missing, expired or not at the expected version.
+
+    Raises:
+        UniqueViolation: of ``EVENT_ID_CONSTRAINT`` when one of the ids is stored already; nothing was stored then.
+    """
+    messages = [draft for draft in drafts if draft.role is not None]
+    row = await writer.first(
+        _APPEND,
+        {
+            "key": key,
+            "expected": expected_version,
+            "added": len(drafts),
+            "messages": len(messages),
+            "turns": sum(draft.starts_turn for draft in messages),
+            "tokens": sum(draft.token_count for draft in messages),
+            "ids": [draft.event_id for draft in drafts],
+            "types": [draft.type for draft in drafts],
+            "roles": [draft.role for draft in drafts],
+            "synthetic": [draft.synthetic for draft in drafts],
+            "token_counts": [draft.token_count for draft in drafts],
+            "call_ids": [_call_ids(draft) for draft in drafts],
+            "timestamps": [draft.timestamp for draft in drafts],
+            "bodies": [draft.body for draft in drafts],
+            "metadata": [draft.metadata for draft in drafts],
+        },
+    )
+    return row.base if row else None
+
+
+# The update takes the session's row lock, so batches queue up and seq has no gaps; after the wait Postgres judges the
+# WHERE again on the newest row. An id that is stored already fails the whole statement, for the snapshot that
+# could tell in advance is older than the lock.
+_APPEND: Final = text("""
+    WITH log AS (
+        UPDATE sessions
+           SET version = version + :added,
+               view_events = view_events + :messages,
+               view_turns = view_turns + :turns,
+               view_tokens = view_tokens + :tokens
+         WHERE session_key = :key
+           AND (expires_at IS NULL OR expires_at > now())
+           AND (CAST(:expected AS bigint) IS NULL OR version = :expected)
+        RETURNING version - :added AS base
+    ), stored AS (
+        INSERT INTO events (session_key, seq, event_id, type, role, synthetic, token_count, call_ids, timestamp,
+                            body, metadata)
+        SELECT :key, log.base + draft.position, draft.event_id, draft.type, draft.role, draft.synthetic,
+               draft.token_count, CAST(draft.call_ids AS json), draft.timestamp,
+               CAST(draft.body AS json), CAST(draft.metadata AS json)
+          FROM log, unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:roles AS text[]),
+                           CAST(:synthetic AS boolean[]), CAST(:token_counts AS integer[]),
+                           CAST(:call_ids AS text[]), CAST(:timestamps AS timestamptz[]),
+                           CAST(:bodies AS text[]), CAST(:metadata AS text[]))
+               WITH ORDINALITY
+               AS draft (event_id, type, role, synthetic, token_count, call_ids, timestamp, body, metadata, position)
+    )
+    SELECT base FROM log
+""")
+
+
+def _call_ids(draft: Draft) -> str | None:
+    ids = draft.calls if draft.answers is None else (draft.answers,)
+    return json.dumps(ids) if ids else None
+
+
+async def with_ids(reader: Reader, key: UUID, event_ids: Sequence[str]) -> dict[str, StoredEvent]:
+    """Return those of a session's events that have one of ``event_ids``, by id."""
+    found = await reader.all(_WITH_IDS, {"key": key, "ids": list(event_ids)})
+    return {row.event_id: rows.whole(row) for row in found}
+
+
+_WITH_IDS: Final = text(
+    f"SELECT {rows.WHOLE} FROM events WHERE session_key = :key AND event_id = ANY(CAST(:ids AS text[]))"  # noqa: S608
+)
+
+
+async def page(reader: Reader, key: UUID, filters: Filters, part: Page) -> list[Listed]:
+    """Return a page of a session's log, in one statement."""
+    seq = events.c.seq
+    query = _matches(key, filters).order_by(seq.desc() if part.order == "desc" else seq).limit(part.limit)
+    if part.after is not None:
+        query = query.where(seq > part.after)
+    if part.before is not None:
+        query = query.where(seq < part.before)
+    return await _listed(reader, query)
+
+
+async def newest(reader: Reader, key: UUID, filters: Filters, count: int) -> list[Listed]:
+    """Return the newest ``count`` matches, oldest first, extended back to the start of the turn they land in.
+
+    The turn start must be a match itself; where none is at or before that place, just the newest ``count``.
+    """
+    matches = _matches(key, filters)
+    m = matches.with_only_columns(events.c.seq, events.c.starts_turn).order_by(events.c.seq.desc()).subquery()
+    landed = select(func.min(select(m.c.seq).limit(count).subquery().c.seq)).scalar_subquery()
+    start = (
+        matches.with_only_columns(func.max(events.c.seq))
+        .where(events.c.starts_turn, events.c.seq <= landed)
+        .scalar_subquery()
+    )
+    query = matches.where(events.c.seq >= func.coalesce(start, landed)).order_by(events.c.seq)
+    return await _listed(reader, query)
+
+
+async def find(reader: Reader, key: UUID, event_id: str) -> Listed | None:
+    """Return one event by its id."""
+    found = await _listed(reader, _matches(key, Filters()).where(events.c.event_id == event_id))
+    return found[0] if found else None
+
+
+def _matches(key: UUID, filters: Filters) -> Select[Any]:
+    """Select a log's events with their coverage by the newest boundary."""
+    e = events.c
+    boundary = events.alias("boundary")
+    coverage = (
+        select(boundary.c.covered)
+        .join(sessions, and_(sessions.c.session_key == boundary.c.session_key, sessions.c.boundary == boundary.c.seq))
+        .where(boundary.c.session_key == key)
+        .scalar_subquery()
+    )
+    query = select(
+        e.seq, e.type, e.role, e.synthetic, e.token_count, cast(e.call_ids, Text).label("call_ids"),
+        e.event_id, cast(e.body, Text).label("body"), cast(e.metadata, Text).label("metadata"),
+        e.timestamp, e.stored_at,
+        and_(e.type == "MESSAGE", e.seq.op("<@")(func.coalesce(coverage, _NOTHING))).label("is_covered"),
+    ).where(e.session_key == key)  # fmt: skip
+    if filters.types is not None:
+        query = query.where(e.type.in_(filters.types))
+    if filters.roles is not None:
+        query = query.where(e.role.in_(filters.roles))
+    if filters.synthetic is not None:
+        query = query.where(e.synthetic == filters.synthetic)
+    return query
+
+
+_NOTHING: Final = cast(literal("{}"), INT8MULTIRANGE)
+
+
+async def _listed(reader: Reader, query: Select[Any]) -> list[Listed]:
+    return [Listed(event=rows.whole(row), covered=row.is_covered) for row in await reader.all(query)]

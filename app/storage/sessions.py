@@ -1,0 +1,172 @@
+"""Session rows: find, create, change, list, delete."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from sqlalchemy import Row, Text, cast, func, or_, select, text, tuple_
+from sqlalchemy.dialects.postgresql import JSONB
+
+from app.domain.session import Place, Session, ViewFigures
+from app.storage.database import Reader, Writer
+from app.storage.tables import sessions
+
+# The root of all session keys. It must never change: the keys of every stored session derive from it.
+_NAMESPACE: Final = UUID("6f2a7c1e-5b0d-4f7e-9a53-7475726e6c6f")
+
+_COLUMNS: Final = """
+    session_key, session_id, created_at, expires_at, metadata::text AS metadata, policy::text AS policy,
+    version, boundary, view_events, view_turns, view_tokens, coalesce(expires_at <= now(), false) AS expired
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A session row as one statement saw it. ``expired`` is judged by the database's clock."""
+
+    key: UUID
+    session: Session
+    expired: bool
+
+
+def key_of(tenant: str, session_id: str) -> UUID:
+    """Return the key under which a tenant's session is stored; equal for nobody else's."""
+    return uuid5(uuid5(_NAMESPACE, tenant), session_id)
+
+
+async def find(reader: Reader, key: UUID) -> Found | None:
+    """Return a session, expired or not."""
+    row = await reader.first(_FIND, {"key": key})
+    return _found(row) if row else None
+
+
+_FIND: Final = text(f"SELECT {_COLUMNS} FROM sessions WHERE session_key = :key")  # noqa: S608 - constants only
+
+
+async def lock(writer: Writer, key: UUID) -> Found | None:
+    """Return a session and hold its row lock until the transaction ends. Whoever writes to its log waits."""
+    row = await writer.first(_LOCK, {"key": key})
+    return _found(row) if row else None
+
+
+_LOCK: Final = text(f"SELECT {_COLUMNS} FROM sessions WHERE session_key = :key FOR UPDATE")  # noqa: S608
+
+
+async def create(writer: Writer, tenant: str, new: Mapping[str, Any]) -> Found | None:
+    """Create a session; None when its id is taken, even by one that has expired.
+
+    ``new`` has session_id, metadata (JSON text), labels (a dict), policy (JSON text or None) and ttl_seconds
+    (None: it never expires).
+    """
+    key = key_of(tenant, new["session_id"])
+    row = await writer.first(_CREATE, {**new, "key": key, "tenant": tenant, "labels": json.dumps(new["labels"])})
+    return _found(row) if row else None
+
+
+_CREATE: Final = text(f"""
+    INSERT INTO sessions (session_key, tenant, session_id, expires_at, metadata, labels, policy)
+    VALUES (:key, :tenant, :session_id, now() + make_interval(secs => CAST(:ttl_seconds AS double precision)),
+            CAST(:metadata AS json), CAST(:labels AS jsonb), CAST(:policy AS json))
+    ON CONFLICT ON CONSTRAINT pk_sessions DO NOTHING
+    RETURNING {_COLUMNS}
+""")  # noqa: S608
+
+
+async def change(writer: Writer, key: UUID, new: Mapping[str, Any]) -> Found:
+    """Change a locked session. ``new`` is as for ``create``, with ``keep_expiry`` to leave its expiry alone."""
+    return _found(await writer.one(_CHANGE, {**new, "key": key, "labels": json.dumps(new["labels"])}))
+
+
+_CHANGE: Final = text(f"""
+    UPDATE sessions
+       SET metadata = CAST(:metadata AS json), labels = CAST(:labels AS jsonb), policy = CAST(:policy AS json),
+           expires_at = CASE WHEN :keep_expiry THEN expires_at
+                             ELSE now() + make_interval(secs => CAST(:ttl_seconds AS double precision)) END
+     WHERE session_key = :key
+    RETURNING {_COLUMNS}
+""")  # noqa: S608
+
+
+async def delete(writer: Writer, key: UUID) -> bool:
+    """Delete a session with its whole log; False when there is none."""
+    return await writer.run(_DELETE, {"key": key}) > 0
+
+
+_DELETE: Final = text("DELETE FROM sessions WHERE session_key = :key")
+
+
+async def delete_expired(writer: Writer, key: UUID) -> None:
+    """Delete a session if it has expired, so that its id can be used again."""
+    await writer.run(_DELETE_EXPIRED, {"key": key})
+
+
+_DELETE_EXPIRED: Final = text("DELETE FROM sessions WHERE session_key = :key AND expires_at <= now()")
+
+
+async def purge(writer: Writer, tenant: str, before: datetime | None, limit: int) -> tuple[int, int]:
+    """Delete up to ``limit`` sessions that expired at or before ``before`` (None: now), the longest expired first.
+
+    Returns how many went, and how many more there are to purge. A session that is being extended at this moment is
+    skipped or judged by its new expiry, never lost.
+    """
+    row = await writer.one(_PURGE, {"tenant": tenant, "before": before, "limit": limit})
+    return row.purged, row.due - row.purged
+
+
+_PURGE: Final = text("""
+    WITH due AS (
+        SELECT session_key FROM sessions
+         WHERE tenant = :tenant AND expires_at <= least(coalesce(CAST(:before AS timestamptz), now()), now())
+    ), purged AS (
+        DELETE FROM sessions
+         WHERE session_key IN (SELECT s.session_key FROM sessions s JOIN due USING (session_key)
+                                ORDER BY s.expires_at LIMIT :limit FOR UPDATE OF s SKIP LOCKED)
+           -- Judged once more on the locked row: it may have been extended since.
+           AND expires_at <= now()
+        RETURNING 1
+    )
+    SELECT (SELECT count(*) FROM purged) AS purged, (SELECT count(*) FROM due) AS due
+""")
+
+
+async def page(
+    reader: Reader, tenant: str, labels: Mapping[str, str], *, after: Place | None, limit: int
+) -> Sequence[Found]:
+    """Return up to ``limit`` sessions that have not expired and carry all of ``labels``, oldest first."""
+    s = sessions.c
+    query = (
+        select(
+            s.session_key, s.session_id, s.created_at, s.expires_at,
+            cast(s.metadata, Text).label("metadata"), cast(s.policy, Text).label("policy"),
+            s.version, s.boundary, s.view_events, s.view_turns, s.view_tokens, text("false AS expired"),
+        )
+        .where(s.tenant == tenant, or_(s.expires_at.is_(None), s.expires_at > func.now()))
+        .order_by(s.created_at, s.session_key)
+        .limit(limit)
+    )  # fmt: skip
+    if labels:
+        query = query.where(s.labels.contains(cast(dict(labels), JSONB)))
+    if after:
+        query = query.where(tuple_(s.created_at, s.session_key) > tuple_(after.created_at, after.key))
+    return [_found(row) for row in await reader.all(query)]
+
+
+def _found(row: Row[Any]) -> Found:
+    return Found(
+        key=row.session_key,
+        expired=row.expired,
+        session=Session(
+            session_id=row.session_id,
+            created_at=row.created_at,
+            expires_at=row.expires_at,
+            metadata=row.metadata,
+            policy=row.policy,
+            version=row.version,
+            view=ViewFigures(
+                events=row.view_events, turns=row.view_turns, tokens=row.view_tokens, boundary=row.boundary
+            ),
+        ),
+    )

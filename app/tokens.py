@@ -1,0 +1,242 @@
+"""Token counts of messages (rule 33), made with the vocabularies that turnlog ships. The formula is docs/tokens.md."""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+import msgspec
+import tiktoken
+
+# OpenAI's cookbook ("How to count tokens with tiktoken") frames a message with 3 tokens and a name with 1.
+MESSAGE_TOKENS: Final = 3
+NAME_TOKENS: Final = 1
+# OpenAI publishes no figure for a call; openai-chat-tokens measured 3 on top of its name and arguments.
+CALL_TOKENS: Final = 3
+# A 1024 × 1024 picture in high detail: 85 tokens and 170 for each of its four tiles, says OpenAI.
+IMAGE_TOKENS: Final = 765
+# One minute of speech: OpenAI counts a token for every 100 ms that a user speaks.
+AUDIO_TOKENS: Final = 600
+# A dense page: Anthropic gives 1,500–3,000 tokens for a page of a PDF. Also ten seconds of video for Gemini.
+FILE_TOKENS: Final = 3000
+
+# Prose of this weight takes 1.1 ms to count. A hop to a thread and back takes 0.15 ms when the event loop is idle and
+# 1.4 ms and more when it is busy, so that shorter texts are counted sooner where they are.
+LONG_TEXT: Final = 16_384
+
+# Longer texts are counted in pieces. tiktoken panics, with a BaseException, on half a million blanks or more, and one
+# run of a character costs more for each character the longer it is: twice as much at 128 K characters as at this size.
+_PIECE: Final = 16_384
+# Starting to count a text takes as long as this many characters of prose.
+_TEXT_WEIGHT: Final = 32
+
+# No token of either vocabulary reaches across these places, whatever stands around them, so a cut there changes no
+# count: before a blank that follows anything but a blank; and after a letter or digit, before white space or a
+# punctuation mark (but the apostrophe, which "'s" needs). The last such place of a stretch is found.
+_EXACT_CUT: Final = re.compile(r"(?s:.*)(?:\S(?= )|[^\W_](?=[\s!-&(-/:-@\[-`{-~、。，．！？：；]))")
+
+_DATA_URL: Final = re.compile(r"data:[^,\s]{0,200},", re.IGNORECASE)
+
+# A part of one of these types has a fixed cost, whatever it holds.
+_MEDIA_PARTS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("image", "image_url", "image_file", "input_image", "output_image"), IMAGE_TOKENS),
+    **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio"), AUDIO_TOKENS),
+    **dict.fromkeys(("file", "input_file", "document", "video", "video_url", "input_video"), FILE_TOKENS),
+}
+# So has the value of one of these fields (each item, when it is a list), in a part or message of any type.
+_MEDIA_FIELDS: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("image_url", "images", "inlineData", "inline_data"), IMAGE_TOKENS),
+    **dict.fromkeys(("audio", "input_audio"), AUDIO_TOKENS),
+    "fileData": FILE_TOKENS,
+}
+# Of a text part, this field alone is shown to a model: no annotation, probability or cache directive.
+_TEXT_PARTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+# These hold text even if it looks like a data: URL, for a model is shown it as it stands.
+_TEXT_FIELDS: Final = frozenset({"content", "text", "refusal", "name", "arguments", "input"})
+# Arguments that are an object reach the model as JSON.
+_ARGUMENT_FIELDS: Final = frozenset({"arguments", "input"})
+# These hold nothing that a model reads as text: labels, ids, base64 data, signatures, encrypted text, directives.
+_NOT_TEXT: Final = frozenset(
+    {"type", "id", "call_id", "tool_call_id", "tool_use_id", "toolUseId", "file_id", "cache_control"}
+    | {"data", "file_data", "b64_json", "bytes", "signature", "thought_signature", "thoughtSignature"}
+    | {"encrypted_content", "encryptedContent", "redacted_content", "redactedContent"}
+)
+_COMPACT_JSON: Final = msgspec.json.Encoder(decimal_format="number")
+
+
+class UnknownEncoding(Exception):
+    """``encoding`` is not one of the ``known`` encodings."""
+
+    def __init__(self, encoding: str, known: tuple[str, ...]) -> None:
+        super().__init__(f"unknown encoding {encoding!r}; known are {', '.join(known)}")
+        self.encoding = encoding
+        self.known = known
+
+
+class DamagedVocabulary(Exception):
+    """The vocabulary that was installed with turnlog is missing, or not the one that was shipped."""
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"the vocabulary of {encoding} is missing or damaged: install turnlog again")
+        self.encoding = encoding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vocabulary:
+    """A file below ``vocabulary/``, under the name that tiktoken's cache uses, and how tiktoken splits text for it."""
+
+    file: str
+    sha256: str
+    pattern: str
+
+
+_VOCABULARIES: Final = {
+    "o200k_base": _Vocabulary(
+        file="fb374d419588a4632f3f557e76b4b70aebbca790",
+        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        pattern="|".join(
+            [
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+                r"\p{N}{1,3}",
+                r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+                r"\s*[\r\n]+",
+                r"\s+(?!\S)",
+                r"\s+",
+            ]
+        ),
+    ),
+    "cl100k_base": _Vocabulary(
+        file="9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        pattern="|".join(
+            [
+                r"'(?i:[sdmt]|ll|ve|re)",
+                r"[^\r\n\p{L}\p{N}]?+\p{L}++",
+                r"\p{N}{1,3}+",
+                r" ?[^\s\p{L}\p{N}]++[\r\n]*+",
+                r"\s++$",
+                r"\s*[\r\n]",
+                r"\s+(?!\S)",
+                r"\s",
+            ]
+        ),
+    ),
+}
+
+
+class TokenCounter:
+    """Counts tokens of message events the way docs/tokens.md says.
+
+    Making the first one of an encoding reads its vocabulary, which takes about half a second; later ones share it.
+    Nothing else is read, and no network is tried, whatever the environment says. May be used by several threads.
+
+    Raises:
+        UnknownEncoding: turnlog ships no vocabulary of that name.
+        DamagedVocabulary: it does, and what is installed is something else.
+    """
+
+    def __init__(self, encoding: str = "o200k_base") -> None:
+        # encode_ordinary takes text that looks like a special token for the ordinary text it is.
+        self._encode = _load(encoding).encode_ordinary
+        self.encoding = encoding
+
+    def message(self, message: Mapping[str, Any]) -> int:
+        """Count an OpenAI-shaped chat message, parsed JSON whose nesting ``exact_json.check_depth`` has bounded.
+
+        3 tokens, the role, the name and 1, every text, and every call's name and arguments and 3; 765 for an image,
+        600 for audio, 3000 for a file. Unknown parts and fields count with their strings; ids, data and signatures
+        do not count.
+        """
+        return sum(found if isinstance(found, int) else self.text(found) for found in _countable(message))
+
+    def text(self, text: str) -> int:
+        """Count a text on its own, special tokens in it as ordinary text.
+
+        It is exactly tiktoken's count for a text of up to 16,384 characters, and for longer prose, code and JSON too.
+        A longer text without blanks, digits or punctuation may count a token more or less for each 16,384 characters.
+        """
+        return sum(len(self._encode(piece)) for piece in _pieces(text))
+
+
+def weight(message: Mapping[str, Any]) -> int:
+    """Estimate how many characters it takes to count a message: count it off the event loop from ``LONG_TEXT`` on."""
+    return sum(len(found) + _TEXT_WEIGHT for found in _countable(message) if isinstance(found, str))
+
+
+@cache
+def _load(encoding: str) -> tiktoken.Encoding:
+    """Build the encoding from turnlog's file alone: ``tiktoken.get_encoding`` would look elsewhere and download."""
+    vocabulary = _VOCABULARIES.get(encoding)
+    if vocabulary is None:
+        raise UnknownEncoding(encoding, tuple(_VOCABULARIES))
+    try:
+        content = (resources.files("app") / "vocabulary" / vocabulary.file).read_bytes()
+    except OSError as error:
+        raise DamagedVocabulary(encoding) from error
+    if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
+        raise DamagedVocabulary(encoding)
+    ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
+    return tiktoken.Encoding(encoding, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
+
+
+def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
+    """Yield what a message is made of: texts to count, and tokens that are counted already."""
+    calls = message.get("tool_calls")
+    yield MESSAGE_TOKENS
+    yield NAME_TOKENS if message.get("name") else 0
+    yield CALL_TOKENS * (len(calls) if isinstance(calls, list) else 0)
+    yield CALL_TOKENS if message.get("function_call") else 0
+    rest: list[tuple[str, Any]] = list(message.items())
+    while rest:
+        field, value = rest.pop()
+        if field in _NOT_TEXT or not (value or field in _ARGUMENT_FIELDS):
+            continue
+        if isinstance(value, list):
+            rest.extend((field, item) for item in value)
+        elif isinstance(value, str):
+            yield _string(field, value)
+        elif isinstance(value, Mapping):
+            known = _known_object(field, value)
+            if known is None:
+                rest.extend(value.items())
+            else:
+                yield known
+
+
+def _string(field: str, value: str) -> str | int:
+    if field in _MEDIA_FIELDS:
+        return _MEDIA_FIELDS[field]
+    if field not in _TEXT_FIELDS and _DATA_URL.match(value):
+        return 0
+    return value
+
+
+def _known_object(field: str, value: Mapping[str, Any]) -> str | int | None:
+    """Return what an object counts as a whole, or None when its fields count one by one."""
+    if field in _ARGUMENT_FIELDS:
+        return _COMPACT_JSON.encode(value).decode()
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        kind = ""
+    text = value.get(_TEXT_PARTS.get(kind, ""))
+    if isinstance(text, str):
+        return text
+    return _MEDIA_PARTS.get(kind, _MEDIA_FIELDS.get(field))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Cut a text into pieces of at most ``_PIECE`` characters, where it changes no count if there is such a place."""
+    start = 0
+    while len(text) - start > _PIECE:
+        limit = start + _PIECE
+        # The search sees one character past the limit, so that it may cut right at the limit.
+        exact = _EXACT_CUT.match(text, start + _PIECE // 2, limit + 1)
+        cut = exact.end() if exact else limit
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
