@@ -2,7 +2,7 @@
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 from fastapi import Depends, Path, Request
@@ -18,6 +18,7 @@ from app.domain.session import ID_RULE, is_id
 from app.service.context import DEFAULT_TENANT, Context
 
 T = TypeVar("T")
+LARGEST_SEQ: Final = 2**63 - 1
 
 
 def context(request: Request) -> Context:
@@ -136,5 +137,7 @@ def position_of(cursor: str, kinds: Sequence[type]) -> list[Any]:
     except (ValueError, msgspec.DecodeError) as error:
         raise MalformedRequest("this cursor is not one that was handed out here") from error
     if not isinstance(found, list) or [type(part) for part in found] != list(kinds):
+        raise MalformedRequest("this cursor is not one that was handed out here")
+    if not all(0 <= part <= LARGEST_SEQ for part in found if isinstance(part, int)):
         raise MalformedRequest("this cursor is not one that was handed out here")
     return found

@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import errors
@@ -40,6 +41,8 @@ class Door:
         with structlog.contextvars.bound_contextvars(**visit.log_ids):
             try:
                 await self._serve(visit, receive)
+            except ClientDisconnect:
+                log.debug("request.abandoned")
             except Exception:  # the last resort: every answer is a problem document, also that of a bug
                 log.exception("request.failed")
                 if visit.status is None:

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from app.api import answers, schemas, views
 from app.api.deps import (
+    LARGEST_SEQ,
     Ctx,
     EventId,
     SessionId,
@@ -54,7 +55,7 @@ _EXAMPLE: Final = {
         {"type": "ACME.AUDIT", "payload": {"action": "exported"}},
     ]
 }
-Seq = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+Seq = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ)]
 
 
 @router.post(

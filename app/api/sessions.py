@@ -1,6 +1,6 @@
 """Sessions over HTTP."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -132,6 +132,6 @@ def _place(cursor: str | None) -> Place | None:
         return None
     created_at, key = position_of(cursor, [str, str])
     try:
-        return Place(created_at=datetime.fromisoformat(created_at), key=UUID(key))
-    except ValueError as error:
+        return Place(created_at=datetime.fromisoformat(created_at).astimezone(UTC), key=UUID(key))
+    except (ValueError, OverflowError) as error:
         raise MalformedRequest("this cursor is not one that was handed out here") from error

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Header, Query, Response
 
 from app.api import answers, schemas
-from app.api.deps import Ctx, SessionId, Tenant
+from app.api.deps import LARGEST_SEQ, Ctx, SessionId, Tenant
 from app.api.documentation import operation
 from app.domain.event import StoredEvent
 from app.domain.view import View
@@ -16,7 +16,6 @@ from app.service.views import Asked, Format
 
 router = APIRouter(tags=["View"])
 
-LARGEST: Final = 2**63 - 1
 _TAG: Final = re.compile(r'(?:W/)?"(?P<version>\d{1,18})-(?P<format>[a-z-]+)"')
 
 
@@ -29,9 +28,9 @@ async def get_view(  # noqa: PLR0913, PLR0917 - one for each parameter of the co
     tenant: Tenant,
     session_id: SessionId,
     output: Annotated[Format, Query(alias="format")] = "events",
-    at_version: Annotated[int | None, Query(ge=0, le=LARGEST, description="as it was at this version")] = None,
+    at_version: Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="as it was at this version")] = None,
     last_n: Annotated[
-        int | None, Query(ge=1, le=LARGEST, description="the newest n events, back to the start of their turn")
+        int | None, Query(ge=1, le=LARGEST_SEQ, description="the newest n events, back to the start of their turn")
     ] = None,
     if_none_match: Annotated[str | None, Header()] = None,
 ) -> Response:

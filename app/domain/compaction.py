@@ -45,7 +45,6 @@ class Unchanged:
     """Nothing is to be written; ``tokens`` are those of the view as it stays."""
 
     reason: Reason
-    version: int
     tokens: int
     over_budget: bool
 
@@ -119,14 +118,16 @@ def over_budget(kept: Window, tokens: int) -> bool:
     return kept.rule is Rule.TOKEN_BUDGET and tokens > kept.size
 
 
+def staying(reason: Reason, policy: Policy, tokens: int) -> Unchanged:
+    """Say why a view of so many tokens stays as it is."""
+    return Unchanged(reason=reason, tokens=tokens, over_budget=over_budget(policy.window, tokens))
+
+
 def plan(view: View[E], policy: Policy) -> Plan | Unchanged:
     """Decide what a compaction by ``policy`` covers, or why it covers nothing."""
 
     def unchanged(reason: Reason) -> Unchanged:
-        tokens = view.tokens
-        return Unchanged(
-            reason=reason, version=view.version, tokens=tokens, over_budget=over_budget(policy.window, tokens)
-        )
+        return staying(reason, policy, view.tokens)
 
     if not trigger.fires(policy.trigger, turns=view.turns, tokens=view.tokens):
         return unchanged(Reason.TRIGGER_NOT_FIRED)
@@ -188,9 +189,5 @@ def seal(planned: Plan, policy: Policy, summary_tokens: int | None) -> Plan | Un
     after = without + (summary_tokens or 0)
     if summary_tokens is not None and after < before:
         return replace(planned, tokens=Tokens(before, after))
-    return Unchanged(
-        reason=Reason.SUMMARIZER_DECLINED if summary_tokens is None else Reason.DOES_NOT_SHRINK,
-        version=planned.version,
-        tokens=before,
-        over_budget=over_budget(policy.window, before),
-    )
+    reason = Reason.SUMMARIZER_DECLINED if summary_tokens is None else Reason.DOES_NOT_SHRINK
+    return staying(reason, policy, before)

@@ -1,7 +1,8 @@
 """Compaction: read, decide, call, seal, write."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Literal, TypeAlias
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from app.storage import boundaries as store
 from app.storage import events as event_store
 from app.storage import sessions as session_store
 from app.storage import views as view_store
-from app.summarizer import turn
+from app.summarizer import turn as summaries
 
 Status: TypeAlias = Literal["applied", "unchanged", "planned"]
 
@@ -75,20 +76,20 @@ async def _compact(ctx: Context, key: UUID, request: Request) -> Outcome:
     found = await _read(ctx, key, request.expected_version)
     policy = request.policy or _standing(ctx, found.policy)
     if found.view is None or found.figures.boundary != found.view.boundary:
-        return _unchanged(_lost_race(policy, found.version, found.figures.tokens))
+        return _unchanged(rules.staying(Reason.LOST_RACE, policy, found.figures.tokens), found.version)
     planned = await offloaded(len(found.view.events) > _LARGE_VIEW, rules.plan, found.view, policy)
     if isinstance(planned, Unchanged):
-        return _unchanged(planned)
+        return _unchanged(planned, found.version)
     if request.dry_run and isinstance(policy.summarizer, LlmSummarizer):
         return _outcome("planned", planned, policy, version=found.version)
     summary = _summary(policy)
-    messages = _summary_turn(ctx, found.version, summary)
-    sealed = rules.seal(planned, policy, sum(draft.token_count for draft in messages) if messages else None)
+    turn = _summary_turn(ctx, summary)
+    sealed = rules.seal(planned, policy, sum(draft.token_count for draft in turn) if turn else None)
     if isinstance(sealed, Unchanged):
-        return _unchanged(sealed)
+        return _unchanged(sealed, found.version)
     if request.dry_run:
         return _outcome("planned", sealed, policy, version=found.version, summary=summary)
-    return await _write(ctx, (key, found), sealed, policy, summary)
+    return await _write(ctx, (key, found.created_at), sealed, policy, (summary, turn))
 
 
 async def _read(ctx: Context, key: UUID, version: int | None) -> view_store.Found[Event]:
@@ -113,59 +114,53 @@ def _standing(ctx: Context, stored: str | None) -> Policy:
 def _summary(policy: Policy) -> str | None:
     match policy.summarizer:
         case TextSummarizer(text=text):
-            return None if turn.is_blank(text) else text
+            return None if summaries.is_blank(text) else text
         case LlmSummarizer():
             raise InvalidRequest.at("/summarizer", "this server has no summarizer configured; bring a text along")
         case _:
             return None
 
 
-def _summary_turn(ctx: Context, boundary: int, summary: str | None) -> Sequence[Draft]:
-    """Return the two messages of the summary turn of a boundary, none without a summary."""
+def _summary_turn(ctx: Context, summary: str | None) -> Sequence[Draft]:
+    """Return the two messages of a summary turn, none without a summary."""
     if summary is None:
         return ()
-    metadata = {"boundary": boundary}
-    return (
-        drafts.synthetic(ctx, "user", turn.QUESTION, metadata),
-        drafts.synthetic(ctx, "assistant", summary, metadata),
-    )
+    return drafts.synthetic(ctx, "user", summaries.QUESTION), drafts.synthetic(ctx, "assistant", summary)
 
 
 async def _write(
-    ctx: Context, seen: tuple[UUID, view_store.Found[Event]], plan: Plan, policy: Policy, summary: str | None
+    ctx: Context,
+    session: tuple[UUID, datetime],
+    plan: Plan,
+    policy: Policy,
+    summed_up: tuple[str | None, Sequence[Draft]],
 ) -> Outcome:
     """Write the boundary and its summary turn, unless another boundary or another session has taken the place."""
-    key, found = seen
+    key, created_at = session
+    summary, turn = summed_up
     async with ctx.database.writing() as tx:
         now = await session_store.lock(tx, key)
-        if now is None or now.session.created_at != found.created_at:
+        # A session that was deleted and made again under the same id is another one: nothing late may enter it.
+        if now is None or now.session.created_at != created_at:
             raise SessionNotFound
         if now.expired:
             raise SessionExpired
+        version = now.session.version
         if now.session.view.boundary != plan.boundary:
-            return _unchanged(_lost_race(policy, now.session.version, now.session.view.tokens))
-        seq = now.session.version + 1
-        messages = _summary_turn(ctx, seq, summary)
-        seqs = tuple(seq + at for at in range(1, len(messages) + 1))
+            return _unchanged(rules.staying(Reason.LOST_RACE, policy, now.session.view.tokens), version)
+        seq = version + 1
+        seqs = tuple(seq + at for at in range(1, len(turn) + 1))
         await boundary.write(ctx, tx, key, plan, boundary.describe(plan, policy, summary=seqs))
-        if messages:
-            await event_store.append(tx, key, messages, expected_version=None)
-    return _outcome("applied", plan, policy, version=seq + len(messages), seq=seq, summary=summary)
+        if turn:
+            named = [replace(draft, metadata=msgspec.json.encode({"boundary": seq}).decode()) for draft in turn]
+            await event_store.append(tx, key, named, expected_version=None)
+    return _outcome("applied", plan, policy, version=seq + len(turn), seq=seq, summary=summary)
 
 
-def _lost_race(policy: Policy, version: int, tokens: int) -> Unchanged:
-    return Unchanged(
-        reason=Reason.LOST_RACE,
-        version=version,
-        tokens=tokens,
-        over_budget=rules.over_budget(policy.window, tokens),
-    )
-
-
-def _unchanged(why: Unchanged) -> Outcome:
+def _unchanged(why: Unchanged, version: int) -> Outcome:
     return Outcome(
         status="unchanged",
-        version=why.version,
+        version=version,
         tokens=Tokens(why.tokens, why.tokens),
         over_budget=why.over_budget,
         reason=why.reason,

@@ -162,7 +162,7 @@ def _count(counter: TokenCounter, value: Any) -> int:
     return min(counter.message(value), LARGEST_TOKEN_COUNT)
 
 
-def synthetic(ctx: Context, role: event.Role, content: str, metadata: dict[str, Any]) -> Draft:
+def synthetic(ctx: Context, role: event.Role, content: str) -> Draft:
     """Return a draft that a compaction writes: one message of a summary turn."""
     value: dict[str, Any] = {"role": role, "content": content}
     return Draft(
@@ -170,7 +170,7 @@ def synthetic(ctx: Context, role: event.Role, content: str, metadata: dict[str, 
         type=MESSAGE,
         role=role,
         body=json.dumps(value, ensure_ascii=False),
-        metadata=json.dumps(metadata, ensure_ascii=False),
+        metadata="{}",
         timestamp=None,
         token_count=_count(ctx.tokens, value),
         synthetic=True,

@@ -1,6 +1,7 @@
 """Sessions: create, find, change, list, delete."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -111,10 +112,14 @@ def _labels(ctx: Context, metadata: str) -> dict[str, str]:
 
 async def find_or_create(ctx: Context, tenant: str, new: NewSession) -> tuple[Session, bool]:
     """Return the session with this id as it is, or create it; the second value says whether it was created."""
+    session_id = new.session_id or ""
+    # Most of the time it is there already, and reading costs one round trip.
+    with suppress(SessionNotFound, SessionExpired):
+        return await get(ctx, tenant, session_id), False
     try:
         return await create(ctx, tenant, new), True
     except SessionExists:
-        return await get(ctx, tenant, new.session_id or ""), False
+        return await get(ctx, tenant, session_id), False
 
 
 async def get(ctx: Context, tenant: str, session_id: str) -> Session:

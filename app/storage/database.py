@@ -145,25 +145,21 @@ def _translated() -> Iterator[None]:
     """Turn the driver's errors into ours, by SQLSTATE and constraint name."""
     try:
         yield
-    except (PoolExhausted, OSError, TimeoutError) as error:
-        raise Unavailable from error
-    except asyncpg.InterfaceError as error:
-        raise Unavailable from error
-    except asyncpg.PostgresError as error:
-        _raise_ours(error, error)
-        raise
-    except DBAPIError as error:
-        cause = getattr(error.orig, "__cause__", None)
-        if error.connection_invalidated or isinstance(cause, asyncpg.InterfaceError | OSError):
-            raise Unavailable from error
-        if isinstance(cause, asyncpg.PostgresError):
-            _raise_ours(cause, error)
-        raise
+    except (DBAPIError, PoolExhausted, OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+        ours = _ours(error)
+        if ours is None:
+            raise
+        raise ours from error
 
 
-def _raise_ours(cause: asyncpg.PostgresError, error: Exception) -> None:
-    state = cause.sqlstate or ""
-    if state == "23505":
-        raise UniqueViolation(cause.constraint_name or "") from error
-    if state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES:
-        raise Unavailable from error
+def _ours(error: Exception) -> Exception | None:
+    """Return our error for the driver's; None for a fault of ours, which must be seen as one."""
+    cause = getattr(error.orig, "__cause__", None) if isinstance(error, DBAPIError) else error
+    if isinstance(cause, asyncpg.PostgresError):
+        state = cause.sqlstate or ""
+        if state == "23505":
+            return UniqueViolation(cause.constraint_name or "")
+        passing = state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
+        return Unavailable() if passing else None
+    # asyncpg's word for a value that does not fit its type is both an interface error and a ValueError.
+    return None if cause is None or isinstance(cause, ValueError) else Unavailable()

@@ -64,7 +64,7 @@ def _statement(columns: str) -> TextClause:
              WHERE session_key = :key
         ), asked AS (
             SELECT session.*,
-                   CASE WHEN wanted = newest THEN boundary
+                   CASE WHEN wanted = newest OR wanted = CAST(:known AS bigint) THEN boundary
                         ELSE (SELECT b.seq FROM events b
                                WHERE b.session_key = :key AND b.type = 'COMPACTION' AND b.seq <= wanted
                                ORDER BY b.seq DESC LIMIT 1)
@@ -72,7 +72,9 @@ def _statement(columns: str) -> TextClause:
               FROM session
         ), compacted AS (
             SELECT asked.*,
-                   (SELECT b.covered FROM events b WHERE b.session_key = :key AND b.seq = stands_on) AS coverage
+                   CASE WHEN wanted IS DISTINCT FROM CAST(:known AS bigint) THEN
+                        (SELECT b.covered FROM events b WHERE b.session_key = :key AND b.seq = stands_on)
+                   END AS coverage
               FROM asked
         )
         SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy AS policy,
