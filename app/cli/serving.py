@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated, Any
 
 import structlog
@@ -51,11 +52,19 @@ def serve(
             f"there are no API keys, so anybody who reaches {settings.host} could read every session:"
             " bind to 127.0.0.1, or say --insecure when something in front of turnlog lets in who belongs"
         )
+    # uvicorn finishes what is in flight, then raises the signal once more. It then unwinds this function, so that the
+    # embedded PostgreSQL writes its checkpoint; a stop that was asked for is a success.
+    for asked in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(asked, _leave)
     with ExitStack() as stack:
         url = stack.enter_context(database_url(settings, exclusive=True))
         asyncio.run(_prepare(settings, url))
         stack.enter_context(_shared_metrics(settings.workers))
         _run(settings.model_copy(update={"database_url": SecretStr(url)}))
+
+
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 def _is_loopback(host: str) -> bool:
