@@ -32,7 +32,7 @@ async def running(settings: Settings, url: str, meter: Meter) -> AsyncIterator[C
     Raises:
         BadSetting, Unavailable, SchemaTooNew.
     """
-    database = Database(driver_url(url), pool_size=settings.database_pool_size)
+    database = Database(libpq_url(url), pool_size=settings.database_pool_size)
     try:
         await schema.migrate(database)
         yield Context(
@@ -59,12 +59,16 @@ def limits(settings: Settings) -> Limits:
     )
 
 
-def driver_url(url: str) -> str:
-    """Return a PostgreSQL URL as libpq's users write it, with the driver that turnlog uses."""
+def libpq_url(url: str) -> str:
+    """Return a PostgreSQL URL in libpq's form; one with SQLAlchemy's name for the driver will do too.
+
+    Raises:
+        BadSetting: it is none.
+    """
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in {"postgres", "postgresql", "postgresql+asyncpg"}:
         raise BadSetting("TURNLOG_DATABASE_URL is not a PostgreSQL URL: it begins with postgresql://")
-    return f"postgresql+asyncpg://{rest}"
+    return f"postgresql://{rest}"
 
 
 def _policy(settings: Settings) -> Policy | None:

@@ -18,7 +18,10 @@ def configure(*, level: str, output: Literal["text", "json"]) -> None:
     renderer = (
         structlog.processors.JSONRenderer()
         if output == "json"
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # A plain traceback: the rich one shows local variables, and those hold what clients said.
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(

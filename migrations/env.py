@@ -25,7 +25,8 @@ def run(connection: Connection) -> None:
 
 
 async def run_alone() -> None:
-    engine = create_async_engine(os.environ["TURNLOG_DATABASE_URL"])
+    _, _, address = os.environ["TURNLOG_DATABASE_URL"].partition("://")
+    engine = create_async_engine(f"postgresql+asyncpg://{address}")
     async with engine.connect() as connection:
         await connection.run_sync(run)
         await connection.commit()

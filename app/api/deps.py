@@ -13,7 +13,7 @@ from app.api import errors
 from app.api.documentation import QUERY_PREFIXES
 from app.api.door import plain
 from app.domain import exact_json
-from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound
+from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound, TurnlogError
 from app.domain.session import ID_RULE, is_id
 from app.service.context import DEFAULT_TENANT, Context
 
@@ -112,7 +112,18 @@ async def body_of(request: Request, shape: type[T], *, empty: bytes | None = Non
     try:
         return msgspec.json.decode(content, type=shape)
     except msgspec.DecodeError as error:
-        raise errors.from_decoder(error) from error
+        raise _explained(error, text) from error
+
+
+def _explained(error: msgspec.DecodeError, text: str) -> TurnlogError:
+    """Return what is wrong with a body: by its place, where the decoder only knows a byte."""
+    if not isinstance(error, msgspec.ValidationError):
+        try:
+            exact_json.parse(text)
+        except InvalidRequest as found:
+            if found.problems[0].pointer:
+                return found
+    return errors.from_decoder(error)
 
 
 def _check_media_type(request: Request) -> None:

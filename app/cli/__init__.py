@@ -11,7 +11,7 @@ from app import __version__
 from app.bootstrap import BadSetting
 from app.cli import importing, maintenance, serving
 from app.cli.client import CallFailed
-from app.domain.errors import TurnlogError
+from app.domain.errors import TurnlogError, Unavailable
 from app.embedded import EmbeddedError
 from app.tokens import UnknownEncoding
 
@@ -56,6 +56,10 @@ def main() -> None:
         app()
     except pydantic.ValidationError as error:
         _fail("\n".join(f"TURNLOG_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors()))
+    except Unavailable as error:
+        # The driver's own words, without what SQLAlchemy wraps around them.
+        cause = getattr(error.__cause__, "orig", None)
+        _fail(f"the database cannot be reached: {getattr(cause, '__cause__', None) or error.__cause__}")
     except (TurnlogError, BadSetting, EmbeddedError, UnknownEncoding, CallFailed) as error:
         _fail(str(error))
 

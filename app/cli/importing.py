@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import anyio
 import httpx
@@ -98,7 +99,7 @@ async def _store(client: httpx.AsyncClient, session_id: str, messages: Sequence[
         receipt = await call(
             client,
             "POST",
-            f"/v1/sessions/{session_id}/events",
+            f"/v1/sessions/{quote(session_id, safe='')}/events",
             params={"create": "true"},
             content=msgspec.json.encode({"events": batch}),
             headers={"Content-Type": "application/json"},

@@ -67,7 +67,7 @@ async def _compact(sessions: Sequence[str], body: dict[str, Any], url: str | Non
         with Progress(console=Console(stderr=True)) as progress:
             for name in progress.track(names, description="compact"):
                 try:
-                    done = await call(client, "POST", f"/v1/sessions/{quote(name)}/compact", json=body)
+                    done = await call(client, "POST", f"/v1/sessions/{quote(name, safe='')}/compact", json=body)
                 except CallFailed as error:
                     outcomes["failed"] += 1
                     progress.console.print(f"{name}: {error}", markup=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any, Final
 
 import asyncpg
@@ -10,15 +11,15 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.domain.errors import Unavailable
+from app.domain.errors import TurnlogError, Unavailable
 
 # A connection that is not there within this time is not coming.
 CONNECT_SECONDS: Final = 5.0
 # No statement of turnlog takes longer on a healthy database, save the deletion of a very long log.
 STATEMENT_SECONDS: Final = 60.0
-# Postgres's own words for "not now": connection trouble, out of resources, being shut down, standby, lock or
-# serialization failures. Everything else that it refuses is a fault of ours and must be seen as one.
-_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
+# Postgres's own words for "not now": connection trouble, no such user or database, out of resources, being shut down,
+# standby, lock or serialization failures. Everything else that it refuses is a fault of ours and must be seen as one.
+_UNAVAILABLE_CLASSES: Final = ("08", "28", "3D", "53", "57", "58")
 _UNAVAILABLE_STATES: Final = {"25006", "40001", "40P01", "55P03"}
 
 
@@ -28,6 +29,10 @@ class UniqueViolation(Exception):
     def __init__(self, constraint: str) -> None:
         super().__init__(constraint)
         self.constraint = constraint
+
+
+class BadUrl(TurnlogError):
+    """The database's URL cannot be used."""
 
 
 class Reader:
@@ -112,17 +117,23 @@ class Database:
 
 
 def _engine(url: str, pool_size: int, server_settings: dict[str, str]) -> AsyncEngine:
-    return create_async_engine(
+    # asyncpg reads the URL itself, for it knows libpq's parameters (sslmode, passfile, …) and SQLAlchemy does not.
+    connect = partial(
+        asyncpg.connect,
         url,
+        timeout=CONNECT_SECONDS,
+        command_timeout=STATEMENT_SECONDS,
+        server_settings={"application_name": "turnlog", **server_settings},
+    )
+    return create_async_engine(
+        "postgresql+asyncpg://",
+        async_creator=connect,
         isolation_level="AUTOCOMMIT",
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=CONNECT_SECONDS,
-        connect_args={
-            "timeout": CONNECT_SECONDS,
-            "command_timeout": STATEMENT_SECONDS,
-            "server_settings": {"application_name": "turnlog", **server_settings},
-        },
+        # Parameters are what clients said, and an error that shows them ends in a log.
+        hide_parameters=True,
     )
 
 
@@ -155,6 +166,8 @@ def _translated() -> Iterator[None]:
 def _ours(error: Exception) -> Exception | None:
     """Return our error for the driver's; None for a fault of ours, which must be seen as one."""
     cause = getattr(error.orig, "__cause__", None) if isinstance(error, DBAPIError) else error
+    if isinstance(cause, asyncpg.exceptions.ClientConfigurationError):
+        return BadUrl(f"the database's URL cannot be used: {cause}")
     if isinstance(cause, asyncpg.PostgresError):
         state = cause.sqlstate or ""
         if state == "23505":

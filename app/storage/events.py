@@ -42,7 +42,7 @@ async def append(writer: Writer, key: UUID, drafts: Sequence[Draft], *, expected
             "synthetic": [draft.synthetic for draft in drafts],
             "token_counts": [draft.token_count for draft in drafts],
             "call_ids": [_call_ids(draft) for draft in drafts],
-            "timestamps": [draft.timestamp for draft in drafts],
+            "timestamps": [draft.timestamp and draft.timestamp.isoformat() for draft in drafts],
             "bodies": [draft.body for draft in drafts],
             "metadata": [draft.metadata for draft in drafts],
         },
@@ -52,7 +52,8 @@ async def append(writer: Writer, key: UUID, drafts: Sequence[Draft], *, expected
 
 # The update takes the session's row lock, so batches queue up and seq has no gaps; after the wait Postgres judges the
 # WHERE again on the newest row. An id that is stored already fails the whole statement, for the snapshot that
-# could tell in advance is older than the lock.
+# could tell in advance is older than the lock. Times travel as text, for the driver takes the first and the last moment
+# that Python knows for minus and plus infinity.
 _APPEND: Final = text("""
     WITH log AS (
         UPDATE sessions
@@ -68,11 +69,11 @@ _APPEND: Final = text("""
         INSERT INTO events (session_key, seq, event_id, type, role, synthetic, token_count, call_ids, timestamp,
                             body, metadata)
         SELECT :key, log.base + draft.position, draft.event_id, draft.type, draft.role, draft.synthetic,
-               draft.token_count, CAST(draft.call_ids AS json), draft.timestamp,
+               draft.token_count, CAST(draft.call_ids AS json), CAST(draft.timestamp AS timestamptz),
                CAST(draft.body AS json), CAST(draft.metadata AS json)
           FROM log, unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:roles AS text[]),
                            CAST(:synthetic AS boolean[]), CAST(:token_counts AS integer[]),
-                           CAST(:call_ids AS text[]), CAST(:timestamps AS timestamptz[]),
+                           CAST(:call_ids AS text[]), CAST(:timestamps AS text[]),
                            CAST(:bodies AS text[]), CAST(:metadata AS text[]))
                WITH ORDINALITY
                AS draft (event_id, type, role, synthetic, token_count, call_ids, timestamp, body, metadata, position)
