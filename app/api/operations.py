@@ -29,9 +29,10 @@ async def is_ready(ctx: Ctx) -> Response:
 
 
 @router.get("/metrics", openapi_extra=operation(answers={200: "text/plain"}))
-async def metrics(request: Request) -> Response:
+async def metrics(request: Request, ctx: Ctx) -> Response:
     """Return the counters in Prometheus's format."""
     meter = request.app.state.meter
+    meter.pools(ctx.database.pool_use())
     return Response(meter.exposition(), media_type=meter.content_type)
 
 

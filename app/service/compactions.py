@@ -75,14 +75,12 @@ async def compact(ctx: Context, tenant: str, session_id: str, request: Request) 
 async def _compact(ctx: Context, key: UUID, request: Request) -> Outcome:
     found = await _read(ctx, key, request.expected_version)
     policy = request.policy or _standing(ctx, found.policy)
+    summary = _summary(policy)
     if found.view is None or found.figures.boundary != found.view.boundary:
         return _unchanged(rules.staying(Reason.LOST_RACE, policy, found.figures.tokens), found.version)
     planned = await offloaded(len(found.view.events) > _LARGE_VIEW, rules.plan, found.view, policy)
     if isinstance(planned, Unchanged):
         return _unchanged(planned, found.version)
-    if request.dry_run and isinstance(policy.summarizer, LlmSummarizer):
-        return _outcome("planned", planned, policy, version=found.version)
-    summary = _summary(policy)
     turn = _summary_turn(ctx, summary)
     sealed = rules.seal(planned, policy, sum(draft.token_count for draft in turn) if turn else None)
     if isinstance(sealed, Unchanged):
