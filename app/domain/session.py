@@ -1,13 +1,14 @@
 """A session: one conversation's id, times, metadata and figures."""
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from app.domain.event import MAX_ID_CHARACTERS
-from app.domain.exact_json import Json
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._~:@+=,-]{{1,{MAX_ID_CHARACTERS}}}")
 ID_RULE: Final = (
@@ -51,19 +52,13 @@ def is_id(session_id: str) -> bool:
     return bool(_ID.fullmatch(session_id)) and session_id not in {".", ".."}
 
 
-def labels(metadata: dict[str, Json]) -> dict[str, str]:
-    """Return the part of ``metadata`` that a list of sessions can be filtered by: top-level scalars as strings.
+def labels(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return what a list of sessions can be filtered by, from the JSON text of each of the metadata's values.
 
-    Numbers and booleans compare as their JSON text. Texts with a NUL character cannot be in the database's index, so
-    no filter finds them.
+    Top-level strings as they are, numbers and booleans as their JSON text. Texts with a NUL character cannot be in the
+    database's index, so no filter finds them.
     """
-    shown = {key: _as_text(value) for key, value in metadata.items()}
-    return {key: text for key, text in shown.items() if text is not None and "\0" not in key + text}
-
-
-def _as_text(value: Json) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if value is None or isinstance(value, dict | list):
-        return None
-    return str(value)
+    shown = {
+        key: json.loads(text) if text[0] == '"' else text for key, text in metadata.items() if text[0] not in "{[n"
+    }
+    return {key: text for key, text in shown.items() if "\0" not in key + text}

@@ -21,6 +21,7 @@ from app.storage import boundaries as store
 from app.storage import events as event_store
 from app.storage import sessions as session_store
 from app.storage import views as view_store
+from app.storage.database import Reader
 from app.summarizer import turn as summaries
 
 Status: TypeAlias = Literal["applied", "unchanged", "planned"]
@@ -93,6 +94,8 @@ async def _compact(ctx: Context, key: UUID, request: Request) -> Outcome:
 async def _read(ctx: Context, key: UUID, version: int | None) -> view_store.Found[Event]:
     async with ctx.database.reading() as reader:
         found = await view_store.skeleton(reader, key, at_version=version)
+        if found is not None and version is not None:
+            found = await _with_summary(reader, key, found, version)
     if found is None:
         raise SessionNotFound
     if found.expired:
@@ -100,6 +103,21 @@ async def _read(ctx: Context, key: UUID, version: int | None) -> view_store.Foun
     if version is not None and version > found.version:
         raise VersionConflict(expected=version, current=found.version)
     return found
+
+
+async def _with_summary(
+    reader: Reader, key: UUID, found: view_store.Found[Event], version: int
+) -> view_store.Found[Event]:
+    """Look past a version that lies between a boundary and the end of the summary turn written with it.
+
+    No log was ever at such a version, and a plan made on half a summary would leave the other half standing.
+    """
+    boundary = found.view.boundary if found.view else None
+    if boundary is None or version >= boundary + 2 or found.version < boundary + 2:
+        return found
+    later = await view_store.skeleton(reader, key, at_version=boundary + 2)
+    summarized = later is not None and later.view and any(e.synthetic and e.seq > version for e in later.view.events)
+    return later if later is not None and summarized else found
 
 
 def _standing(ctx: Context, stored: str | None) -> Policy:

@@ -101,13 +101,18 @@ def _labels(ctx: Context, metadata: str) -> dict[str, str]:
     """Check a session's metadata and return what it can be found by."""
     if len(metadata.encode()) > ctx.limits.metadata_bytes:
         raise InvalidRequest.at("/metadata", f"the metadata has at most {ctx.limits.metadata_bytes} bytes")
+    return session.labels({key: bytes(value).decode() for key, value in _values(metadata).items()})
+
+
+def _values(metadata: str) -> dict[str, msgspec.Raw]:
+    """Check metadata and return its values, each as the text it was sent as."""
     try:
-        value = exact_json.parse(metadata)
+        exact_json.parse(metadata)
+        return msgspec.json.decode(metadata, type=dict[str, msgspec.Raw])
     except InvalidRequest as error:
         raise error.below("/metadata") from error
-    if not isinstance(value, dict):
-        raise InvalidRequest.at("/metadata", "is an object")
-    return session.labels(value)
+    except msgspec.ValidationError as error:
+        raise InvalidRequest.at("/metadata", "is an object") from error
 
 
 async def find_or_create(ctx: Context, tenant: str, new: NewSession) -> tuple[Session, bool]:
@@ -173,20 +178,10 @@ def _merged(old: str, new: str | None) -> str:
     """Merge metadata key by key, each value as the text it was sent as; a null removes its key."""
     if new is None:
         return old
-    try:
-        exact_json.parse(new)
-        changes = msgspec.json.decode(new, type=dict[str, msgspec.Raw])
-    except InvalidRequest as error:
-        raise error.below("/metadata") from error
-    except msgspec.ValidationError as error:
-        raise InvalidRequest.at("/metadata", "is an object") from error
-    result = msgspec.json.decode(old, type=dict[str, msgspec.Raw])
-    for key, value in changes.items():
-        if bytes(value).strip() == b"null":
-            result.pop(key, None)
-        else:
-            result[key] = value
-    return msgspec.json.encode(result).decode()
+    changes = _values(new)
+    removed = {key for key, value in changes.items() if bytes(value) == b"null"}
+    kept = {key: value for key, value in (_values(old) | changes).items() if key not in removed}
+    return msgspec.json.encode(kept).decode()
 
 
 async def delete(ctx: Context, tenant: str, session_id: str) -> None:
