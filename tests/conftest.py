@@ -151,6 +151,9 @@ class Service:
         self._thread.start()
         wait_until(lambda: self._server.started or not self._thread.is_alive())
         assert self._server.started, "the service did not start"
+        # FastAPI builds its routes at the first request, and catches warnings meanwhile, which no two threads may do at
+        # once: so the first request comes before any other thread.
+        httpx.get(f"{self.url}/healthz", timeout=60)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api import answers, schemas
 from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import operation
+from app.api.schemas import utc
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
 from app.service import compactions, policies, sweeps
@@ -75,5 +76,6 @@ async def list_compactions(
 async def purge(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
     """Remove the rows of expired sessions, the longest expired first."""
     body = await body_of(request, schemas.PurgeRequest, empty=b"{}")
-    done = await sweeps.purge(ctx, tenant, expired_before=body.expired_before, limit=body.limit)
+    before = utc(body.expired_before, "/expired_before") if body.expired_before else None
+    done = await sweeps.purge(ctx, tenant, expired_before=before, limit=body.limit)
     return answers.answer(schemas.Purged(purged=done.purged, remaining=done.remaining))

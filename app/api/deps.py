@@ -15,9 +15,11 @@ from app.api.door import plain
 from app.domain import exact_json
 from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound, TurnlogError
 from app.domain.session import ID_RULE, is_id
-from app.service.context import DEFAULT_TENANT, Context
+from app.service.context import DEFAULT_TENANT, Context, offloaded
 
 T = TypeVar("T")
+# Reading a body of this size takes a millisecond or two; longer ones are read off the event loop.
+_LARGE_BODY: Final = 256 * 1024
 LARGEST_SEQ: Final = 2**63 - 1
 
 
@@ -104,11 +106,15 @@ async def body_of(request: Request, shape: type[T], *, empty: bytes | None = Non
     _check_media_type(request)
     if not content and empty is not None:
         content = empty
+    return await offloaded(len(content) > _LARGE_BODY, _decoded, content, shape, context(request).limits.json_depth)
+
+
+def _decoded(content: bytes, shape: type[T], max_depth: int) -> T:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         raise MalformedRequest(f"the body is not UTF-8: see byte {error.start}") from error
-    exact_json.check_depth(text, context(request).limits.json_depth)
+    exact_json.check_depth(text, max_depth)
     try:
         return msgspec.json.decode(content, type=shape)
     except msgspec.DecodeError as error:

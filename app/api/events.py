@@ -21,7 +21,7 @@ from app.api.deps import (
     position_of,
 )
 from app.api.documentation import operation
-from app.api.schemas import text_of
+from app.api.schemas import text_of, utc
 from app.domain import event as rules
 from app.domain import view as view_rules
 from app.domain.errors import InvalidRequest, MalformedRequest
@@ -117,7 +117,7 @@ def _event(new: schemas.NewEvent, place: str) -> NewEvent:
         metadata=text_of(new.metadata),
         event_id=None if new.id is UNSET else new.id,
         type=new.type,
-        timestamp=new.timestamp,
+        timestamp=utc(new.timestamp, f"{place}/timestamp") if new.timestamp else None,
         token_count=new.token_count,
         place=place,
         message_place=f"{place}/message",

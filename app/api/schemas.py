@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from app.domain.compaction import Reason
+from app.domain.errors import InvalidRequest
 from app.domain.event import MESSAGE
 from app.service.boundary import TokenFigures
 from app.service.compactions import Status
@@ -281,6 +282,18 @@ def raw(text: str) -> Raw:
 def text_of(value: Raw | UnsetType) -> str | None:
     """Return the JSON text that a client sent for a field, None when it sent none."""
     return None if value is UNSET else bytes(value).decode()
+
+
+def utc(value: datetime, pointer: str) -> datetime:
+    """Return a client's moment in UTC.
+
+    Raises:
+        InvalidRequest: at ``pointer``, for the hours of the years 1 and 9999 that UTC does not have.
+    """
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise InvalidRequest.at(pointer, "is before the year 1 or after the year 9999 in UTC") from error
 
 
 def instant(value: datetime) -> str:

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 from app.domain.errors import InvalidRequest
@@ -19,7 +20,9 @@ Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | N
 _LONGEST_INT: Final = 4000
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|([\[{\]}])')
+# Whole strings, whatever stands between brackets, and the quote of a string that never ends.
+_NO_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^"\[\]{}]++|"', re.DOTALL)
+_STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class _Repeated(dict[str, Json]):
@@ -85,15 +88,8 @@ def _refuse(name: str) -> Json:
 
 def _deepest(text: str) -> int:
     """Return how deeply a JSON text nests, without recursion; brackets inside strings do not count."""
-    depth = deepest = 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        bracket = found[1]
-        if bracket in {"[", "{"}:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif bracket:
-            depth -= 1
-    return deepest
+    brackets = _NO_BRACKET.sub("", text)
+    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
 
 
 def _check_places(value: Json) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -92,7 +92,6 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         event.check_id(event_id)
         event.check_type(new.type)
         _check_fields(new)
-        timestamp = _instant(new.timestamp)
         metadata = _object(new.metadata or "{}", "/metadata")
     except InvalidRequest as error:
         raise error.below(new.place) from error
@@ -106,7 +105,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
             role=None,
             body=_object(body, f"{new.place}/payload"),
             metadata=metadata,
-            timestamp=timestamp,
+            timestamp=new.timestamp,
             token_count=0,
         )
     try:
@@ -120,7 +119,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         role=shape.role,
         body=body,
         metadata=metadata,
-        timestamp=timestamp,
+        timestamp=new.timestamp,
         token_count=new.token_count if new.token_count is not None else _count(counter, value),
         calls=shape.calls,
         answers=shape.answers,
@@ -138,13 +137,6 @@ def _check_fields(new: NewEvent) -> None:
         raise InvalidRequest.at("/payload", f"an event of type {new.type} has a payload")
     if new.type != MESSAGE and new.token_count:
         raise InvalidRequest.at("/token_count", "custom events count 0 tokens, for no model is sent them")
-
-
-def _instant(timestamp: datetime | None) -> datetime | None:
-    try:
-        return timestamp and timestamp.astimezone(UTC)
-    except OverflowError as error:
-        raise InvalidRequest.at("/timestamp", "is before the year 1 or after the year 9999 in UTC") from error
 
 
 def _object(text: str, place: str) -> str:
