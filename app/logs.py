@@ -2,6 +2,8 @@
 
 import logging
 import sys
+import traceback
+from pathlib import Path
 from typing import Any, Literal
 
 import structlog
@@ -46,3 +48,19 @@ def configure(*, level: str, output: Literal["text", "json"]) -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelName(level.upper())),
         cache_logger_on_first_use=True,
     )
+
+
+def without_words(error: BaseException) -> list[str]:
+    """Return an error and what caused it as kinds and places, innermost last.
+
+    An error's own words are left out: they can quote what a client said, as Postgres does with a row that it refuses.
+    """
+    kinds: list[str] = []
+    cause: BaseException | None = error
+    while cause is not None:
+        place = traceback.extract_tb(cause.__traceback__)
+        where = " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(place))
+        facts = [str(getattr(cause, name)) for name in ("sqlstate", "constraint_name") if getattr(cause, name, None)]
+        kinds.append(" ".join([type(cause).__name__, *facts, f"at {where}"]))
+        cause = cause.__cause__ or cause.__context__
+    return kinds

@@ -39,6 +39,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         dependencies=[Depends(known_parameters_only)],
         # A path is what it says: no answer sends a client on to another one.
         redirect_slashes=False,
+        # These two are routes like the others, so that a misspelt parameter is an error there too.
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.meter = meter
     for noun in (sessions, events, views, compactions, chat_memory, operations):
@@ -46,11 +50,5 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     errors.install(app)
     documentation.install(app)
 
-    def answered(*, method: str, route: str, status: int, seconds: float) -> None:
-        meter.answered(method=method, route=route, status=status, seconds=seconds)
-        context = getattr(app.state, "context", None)
-        if context is not None:
-            meter.pools(context.database.pool_use())
-
-    app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=answered)
+    app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=meter.answered)
     return app

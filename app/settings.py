@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.domain.session import LONGEST_TTL_SECONDS
+
 _SIXTY_DAYS = 60 * 24 * 3600
 
 
@@ -34,7 +36,10 @@ class Settings(BaseSettings):
         default="o200k_base", description="tiktoken encoding that counts tokens: o200k_base or cl100k_base"
     )
     default_ttl_seconds: Annotated[int | None, NoDecode] = Field(
-        default=_SIXTY_DAYS, ge=1, description="life of a session created without ttl_seconds; `never` for no end"
+        default=_SIXTY_DAYS,
+        ge=1,
+        le=LONGEST_TTL_SECONDS,
+        description="life of a session created without ttl_seconds; `never` for no end",
     )
     default_policy: Annotated[str | None, NoDecode] = Field(
         default=None, description="policy, as JSON, for compactions with an empty body of sessions without one"

@@ -36,7 +36,7 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
 def shared(path: str) -> Path:
-    """Return a file of the shared cases and data; the test is skipped where they are not laid out beside the project."""
+    """Return a file of the shared cases and data; the test is skipped where they are not beside the project."""
     found = SHARED / path
     if not found.exists():
         pytest.skip(f"shared/{path} is not here: this test needs it beside the project", allow_module_level=True)

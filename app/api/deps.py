@@ -21,6 +21,7 @@ T = TypeVar("T")
 # Reading a body of this size takes a millisecond or two; longer ones are read off the event loop.
 _LARGE_BODY: Final = 256 * 1024
 LARGEST_SEQ: Final = 2**63 - 1
+BAD_CURSOR: Final = "this cursor is not one that was handed out here"
 
 
 def context(request: Request) -> Context:
@@ -65,7 +66,10 @@ def conversation_id_of(conversation_id: Annotated[str, Path()]) -> str:
 
 def new_conversation_id_of(conversation_id: Annotated[str, Path()]) -> str:
     """Return the id of a chat memory's session, which is created when it is missing."""
-    return new_session_id(conversation_id)
+    try:
+        return new_session_id(conversation_id)
+    except InvalidRequest as error:
+        raise InvalidRequest.at("conversation_id", error.problems[0].detail) from error
 
 
 Ctx = Annotated[Context, Depends(context)]
@@ -133,6 +137,8 @@ def _explained(error: msgspec.DecodeError, text: str) -> TurnlogError:
 
 
 def _check_media_type(request: Request) -> None:
+    if request.headers.get("content-encoding", "identity").lower() != "identity":
+        raise HTTPException(415, "send the body as it is, without Content-Encoding")
     media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if media_type != "application/json" and not media_type.endswith("+json"):
         raise HTTPException(415, "send JSON, with Content-Type: application/json")
@@ -152,9 +158,9 @@ def position_of(cursor: str, kinds: Sequence[type]) -> list[Any]:
     try:
         found = msgspec.json.decode(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, msgspec.DecodeError) as error:
-        raise MalformedRequest("this cursor is not one that was handed out here") from error
+        raise MalformedRequest(BAD_CURSOR) from error
     if not isinstance(found, list) or [type(part) for part in found] != list(kinds):
-        raise MalformedRequest("this cursor is not one that was handed out here")
+        raise MalformedRequest(BAD_CURSOR)
     if not all(0 <= part <= LARGEST_SEQ for part in found if isinstance(part, int)):
-        raise MalformedRequest("this cursor is not one that was handed out here")
+        raise MalformedRequest(BAD_CURSOR)
     return found

@@ -1,6 +1,6 @@
 """OpenAPI, from the same structs that read requests and write answers."""
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from fastapi import FastAPI
@@ -9,6 +9,7 @@ from fastapi.openapi.utils import get_openapi
 from app.api import errors, schemas
 
 QUERY_PREFIXES: Final = "x-query-prefixes"
+Answer: TypeAlias = type | str | tuple[type | str, ...] | None
 _REF: Final = "#/components/schemas/{name}"
 
 
@@ -17,13 +18,13 @@ def operation(
     body: type | None = None,
     optional: bool = False,
     example: Any = None,
-    answers: dict[int, type | str | None] | None = None,
+    answers: dict[int, Answer] | None = None,
     query_prefixes: list[str] | None = None,
 ) -> dict[str, Any]:
     """Describe a route: the body it reads with an example that works, and what it answers by status.
 
-    An answer is a struct, a media type for what is not JSON, or None for no content. ``query_prefixes`` are those of
-    query parameters whose names the client chooses.
+    An answer is a struct, a media type for what is not JSON, either of several, or None for no content.
+    ``query_prefixes`` are those of query parameters whose names the client chooses.
     """
     described: dict[str, Any] = {
         "responses": {str(status): _answer(status, of) for status, of in (answers or {}).items()},
@@ -38,16 +39,17 @@ def operation(
     return described
 
 
-def _answer(status: int, of: type | str | None) -> dict[str, Any]:
+def _answer(status: int, of: Answer) -> dict[str, Any]:
     description = {200: "OK", 201: "Created", 204: "Nothing to say", 304: "Not modified"}[status]
-    if of is None:
-        return {"description": description}
+    several = of if isinstance(of, tuple) else () if of is None else (of,)
+    content = dict(map(_content, several))
+    return {"description": description, **({"content": content} if content else {})}
+
+
+def _content(of: type | str) -> tuple[str, dict[str, Any]]:
     if isinstance(of, str):
-        return {"description": description, "content": {of: {"schema": {"type": "string"}}}}
-    return {
-        "description": description,
-        "content": {"application/json": {"schema": {"$ref": _REF.format(name=of.__name__)}}},
-    }
+        return of, {"schema": {"type": "string"}}
+    return "application/json", {"schema": {"$ref": _REF.format(name=of.__name__)}}
 
 
 def install(app: FastAPI) -> None:

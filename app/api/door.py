@@ -11,6 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app import logs
 from app.api import errors
 from app.domain.errors import PayloadTooLarge
 
@@ -43,8 +44,8 @@ class Door:
                 await self._serve(visit, receive)
             except ClientDisconnect:
                 log.debug("request.abandoned")
-            except Exception:  # the last resort: every answer is a problem document, also that of a bug
-                log.exception("request.failed")
+            except Exception as error:  # noqa: BLE001 - the last resort: also a bug is answered with a problem document
+                log.error("request.failed", fault=logs.without_words(error))  # noqa: TRY400 - the message may quote
                 if visit.status is None:
                     await errors.internal(visit.request_id)(visit.scope, receive, visit.send)
             finally:
@@ -54,10 +55,7 @@ class Door:
         too_large = PayloadTooLarge(limit_bytes=self.body_limit)
         announced = visit.headers.get("content-length", "")
         if announced.isdigit() and int(announced[:20]) > self.body_limit:
-            # Nothing of the body is read, so the connection cannot be used again.
-            answer = errors.of(too_large, visit.request_id)
-            answer.headers["Connection"] = "close"
-            await answer(visit.scope, receive, visit.send)
+            await errors.of(too_large, visit.request_id)(visit.scope, receive, visit.send)
             return
         received = 0
 

@@ -10,8 +10,9 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
-from app.domain import errors
+from app.domain import errors, exact_json
 from app.domain.errors import InvalidRequest, MalformedRequest, Problem, TurnlogError
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -40,6 +41,8 @@ HTTP_CODES: Final[Mapping[int, str]] = {
     415: "unsupported-media-type",
     500: "internal-error",
 }
+
+_METHODS: Final = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
 
 log = structlog.get_logger("turnlog.api")
 
@@ -76,7 +79,12 @@ def problem(
 def of(error: TurnlogError, request_id: str) -> Response:
     """Build the problem answer for one of our errors."""
     status, code = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    headers = {"Retry-After": str(RETRY_AFTER_SECONDS)} if isinstance(error, errors.Unavailable) else {}
+    headers = {}
+    if isinstance(error, errors.Unavailable):
+        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    if isinstance(error, errors.PayloadTooLarge):
+        # The rest of the body is not read, so the connection cannot be used again.
+        headers["Connection"] = "close"
     return problem(request_id, status, code, str(error), headers=headers, **_facts(error))
 
 
@@ -117,8 +125,26 @@ async def _http(request: Request, error: Exception) -> Response:
     """Answer what the framework refuses: no such path, no such method."""
     assert isinstance(error, HTTPException)  # noqa: S101
     code = HTTP_CODES.get(error.status_code, "malformed-request")
-    detail = {404: "There is nothing at this path."}.get(error.status_code, str(error.detail))
-    return problem(request_id_of(request), error.status_code, code, detail, headers=error.headers)
+    headers = dict(error.headers or {})
+    detail = str(error.detail)
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        detail = "There is nothing at this path."
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        # The framework names the methods of the first route that has the path, and several can.
+        headers["Allow"] = ", ".join(_methods(request))
+        detail = f"This path takes {headers['Allow']}."
+    return problem(request_id_of(request), error.status_code, code, detail, headers=headers)
+
+
+def _methods(request: Request) -> list[str]:
+    """Return the methods of all routes that have the request's path."""
+
+    def taken(method: str) -> bool:
+        scope = {**request.scope, "method": method}
+        return any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
+
+    # HEAD is answered like GET, see the door.
+    return [method for method in _METHODS if taken("GET" if method == "HEAD" else method)]
 
 
 _AT: Final = re.compile(r"^(?P<what>.*?)(?: - at `(?P<path>[^`]*)`)?$", re.DOTALL)
@@ -138,7 +164,9 @@ def from_decoder(error: msgspec.DecodeError) -> TurnlogError:
     if _ECHO.match(what):
         return InvalidRequest.at(pointer, "is not one of the values that are allowed here")
     if unknown := _UNKNOWN.match(what):
-        return InvalidRequest.at(f"{pointer}/{unknown['name'][:80]}", "is not a field that is known here")
+        return InvalidRequest.at(
+            f"{pointer}/{exact_json.step(unknown['name'][:80])}", "is not a field that is known here"
+        )
     if missing := _MISSING.match(what):
         return InvalidRequest.at(f"{pointer}/{missing['name']}", "is missing")
     return InvalidRequest.at(pointer, what[:1].lower() + what[1:200])

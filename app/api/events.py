@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from app.api import answers, schemas, views
 from app.api.deps import (
+    BAD_CURSOR,
     LARGEST_SEQ,
     Ctx,
     EventId,
@@ -86,6 +87,7 @@ async def append_events(  # noqa: PLR0913, PLR0917 - one for each parameter of t
         expected_version=_expected(body.expected_version, if_match),
         idempotency_key=_checked_key(idempotency_key),
         create=create,
+        place="/events" if body.messages is UNSET else "/messages",
     )
     receipt = await events.append(ctx, tenant, name, _batch(body), options)
     view = await views.read_and_show(ctx, tenant, name, output) if give_back else UNSET
@@ -181,10 +183,13 @@ def _part(after: int | None, before: int | None, limit: int, order: Order, curso
     """Return which part of the log is asked for; a cursor takes the place of the bound that the pages move along."""
     if cursor is None:
         return Page(after=after, before=before, order=order, limit=limit)
-    direction, seq = position_of(cursor, [str, int])
-    if direction == "asc":
-        return Page(after=seq, before=before, order="asc", limit=limit)
-    return Page(after=after, before=seq, order="desc", limit=limit)
+    match position_of(cursor, [str, int]):
+        case ["asc", int(seq)]:
+            return Page(after=seq, before=before, order="asc", limit=limit)
+        case ["desc", int(seq)]:
+            return Page(after=after, before=seq, order="desc", limit=limit)
+        case _:
+            raise MalformedRequest(BAD_CURSOR)
 
 
 def _filters(types: str | None, roles: str | None, synthetic: bool | None) -> Filters:  # noqa: FBT001
@@ -206,8 +211,10 @@ async def _list_active(
 ) -> Response:
     """List the view's events. The pages of one walk all show the view as it was when the walk began."""
     version, start = position_of(cursor, [int, int]) if cursor is not None else (None, 0)
-    view = await view_service.read(ctx, *name, Asked(at_version=version))
-    assert view is not None  # noqa: S101 - only a known version makes it None
+    try:
+        view = await view_service.read(ctx, *name, Asked(at_version=version))
+    except InvalidRequest as error:
+        raise MalformedRequest(BAD_CURSOR) from error
     matches = [event for event in view.events if filters.match(event)]
     if last_n is not None:
         matches, limit = list(view_rules.last(matches, last_n)), len(matches)

@@ -1,6 +1,7 @@
 """What the people who run turnlog ask it."""
 
 from fastapi import APIRouter, Request, Response
+from fastapi.openapi.docs import get_swagger_ui_html
 
 from app import __version__
 from app.api import answers, schemas
@@ -34,6 +35,18 @@ async def metrics(request: Request, ctx: Ctx) -> Response:
     meter = request.app.state.meter
     meter.pools(ctx.database.pool_use())
     return Response(meter.exposition(), media_type=meter.content_type)
+
+
+@router.get("/openapi.json", include_in_schema=False)
+async def openapi(request: Request) -> Response:
+    """Return the HTTP contract."""
+    return answers.answer(request.app.openapi())
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> Response:
+    """Return a page to read and try the HTTP contract on. Its scripts come from a public CDN."""
+    return get_swagger_ui_html(openapi_url="/openapi.json", title=f"{request.app.title} {__version__}")
 
 
 @router.get("/v1/capabilities", openapi_extra=operation(answers={200: schemas.Capabilities}))

@@ -3,7 +3,7 @@
 What a client wrote inside a message, payload or metadata is Raw: the bytes it sent, untouched.
 """
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
@@ -11,15 +11,16 @@ from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from app.domain.compaction import Reason
 from app.domain.errors import InvalidRequest
 from app.domain.event import MESSAGE
+from app.domain.session import LONGEST_TTL_SECONDS
 from app.service.boundary import TokenFigures
 from app.service.compactions import Status
 from app.service.policies import Policy, Summarizer, Trigger, Window
-from app.service.sessions import LONGEST_TTL_SECONDS
 
 TokenCount = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Ttl = Annotated[int, Meta(ge=1, le=LONGEST_TTL_SECONDS, description="seconds from now; null is never")]
 Instant = Annotated[datetime, Meta(tz=True)]
+_EPOCH = datetime.fromtimestamp(0, UTC)
 Pair = tuple[int, int]
 
 
@@ -299,3 +300,13 @@ def utc(value: datetime, pointer: str) -> datetime:
 def instant(value: datetime) -> str:
     """Write a time in RFC 3339, UTC, with microseconds."""
     return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def microseconds(value: datetime) -> int:
+    """Return a time as whole microseconds since 1970, exactly."""
+    return (value - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(since_1970: int) -> datetime:
+    """Return the time that ``microseconds`` was made of; OverflowError when there is no such year."""
+    return _EPOCH + timedelta(microseconds=since_1970)

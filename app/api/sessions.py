@@ -1,6 +1,5 @@
 """Sessions over HTTP."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 from uuid import UUID
 
@@ -9,9 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 from msgspec import UNSET
 
 from app.api import answers, schemas
-from app.api.deps import Ctx, NewSessionId, SessionId, Tenant, body_of, cursor_of, position_of
+from app.api.deps import BAD_CURSOR, Ctx, NewSessionId, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import operation
-from app.api.schemas import instant, text_of
+from app.api.schemas import microseconds, moment, text_of
 from app.domain.errors import InvalidRequest, MalformedRequest
 from app.domain.session import Place
 from app.service import sessions
@@ -97,7 +96,7 @@ async def list_sessions(
 ) -> Response:
     """List sessions, oldest first. Every `metadata.KEY=VALUE` must match a top-level key's value as a string."""
     found, place = await sessions.page(ctx, tenant, _filters(request), after=_place(cursor), limit=limit)
-    more = cursor_of(instant(place.created_at), str(place.key)) if place else None
+    more = cursor_of(microseconds(place.created_at), str(place.key)) if place else None
     return answers.answer(
         schemas.SessionList(data=[answers.session(one) for one in found], has_more=more is not None, next_cursor=more)
     )
@@ -121,17 +120,18 @@ def _filters(request: Request) -> dict[str, str]:
     for name, value in request.query_params.multi_items():
         if not name.startswith(_FILTER):
             continue
-        if name in filters:
+        key = name.removeprefix(_FILTER)
+        if key in filters:
             raise InvalidRequest.at(name, "occurs twice; a key has one value")
-        filters[name.removeprefix(_FILTER)] = value
+        filters[key] = value
     return filters
 
 
 def _place(cursor: str | None) -> Place | None:
     if cursor is None:
         return None
-    created_at, key = position_of(cursor, [str, str])
+    created_at, key = position_of(cursor, [int, str])
     try:
-        return Place(created_at=datetime.fromisoformat(created_at).astimezone(UTC), key=UUID(key))
+        return Place(created_at=moment(created_at), key=UUID(key))
     except (ValueError, OverflowError) as error:
-        raise MalformedRequest("this cursor is not one that was handed out here") from error
+        raise MalformedRequest(BAD_CURSOR) from error

@@ -1,6 +1,7 @@
 """The view over HTTP."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Response
@@ -9,7 +10,7 @@ from app.api import answers, schemas
 from app.api.deps import LARGEST_SEQ, Ctx, SessionId, Tenant
 from app.api.documentation import operation
 from app.domain.event import StoredEvent
-from app.domain.view import View
+from app.domain.view import Known, View
 from app.service import views
 from app.service.context import Context
 from app.service.views import Asked, Format
@@ -21,7 +22,7 @@ _TAG: Final = re.compile(r'(?:W/)?"(?P<version>\d{1,18})-(?P<format>[a-z-]+)"')
 
 @router.get(
     "/v1/sessions/{session_id}/view",
-    openapi_extra=operation(answers={200: schemas.View, 304: None}),
+    openapi_extra=operation(answers={200: (schemas.View, "text/plain"), 304: None}),
 )
 async def get_view(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
     ctx: Ctx,
@@ -32,17 +33,15 @@ async def get_view(  # noqa: PLR0913, PLR0917 - one for each parameter of the co
     last_n: Annotated[
         int | None, Query(ge=1, le=LARGEST_SEQ, description="the newest n events, back to the start of their turn")
     ] = None,
-    if_none_match: Annotated[str | None, Header()] = None,
+    if_none_match: Annotated[list[str] | None, Header()] = None,
 ) -> Response:
     """Return what the model should be sent, ready for its provider. HEAD and If-None-Match work."""
-    known = known_versions(if_none_match, output)
-    asked = Asked(at_version=at_version, last_n=last_n, known_version=next(iter(known)) if len(known) == 1 else None)
-    view = await views.read(ctx, tenant, session_id, asked)
-    if view is None or view.version in known or if_none_match == "*":
-        version = view.version if view else asked.known_version
-        return Response(status_code=304, headers={"ETag": f'"{version}-{output}"'})
+    asked = Asked(at_version=at_version, last_n=last_n, known=known(if_none_match or [], output))
+    version, view = await views.read_unless_known(ctx, tenant, session_id, asked)
+    headers = {"ETag": f'"{version}-{output}"'}
+    if view is None:
+        return Response(status_code=304, headers=headers)
     ctx.meter.read(output)
-    headers = {"ETag": f'"{view.version}-{output}"'}
     if output == "text":
         return Response(views.rendered(view, output).text, media_type="text/plain; charset=utf-8", headers=headers)
     return answers.answer(shown(session_id, view, output), headers=headers)
@@ -56,11 +55,14 @@ def shown(session_id: str, view: View[StoredEvent], output: Format) -> schemas.V
 async def read_and_show(ctx: Context, tenant: str, session_id: str, output: Format) -> schemas.View:
     """Read the view as it is now and show it in a format."""
     view = await views.read(ctx, tenant, session_id, Asked())
-    assert view is not None  # noqa: S101 - only a known version makes it None
     ctx.meter.read(output)
     return shown(session_id, view, output)
 
 
-def known_versions(if_none_match: str | None, output: Format) -> set[int]:
-    """Return the versions of this format that the client says it has."""
-    return {int(tag["version"]) for tag in _TAG.finditer(if_none_match or "") if tag["format"] == output}
+def known(if_none_match: Sequence[str], output: Format) -> Known:
+    """Return which versions in this format the client says it has, in however many header lines."""
+    tags = ",".join(if_none_match)
+    return Known(
+        versions=tuple(int(tag["version"]) for tag in _TAG.finditer(tags) if tag["format"] == output),
+        any=tags.strip() == "*",
+    )

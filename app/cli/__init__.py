@@ -13,7 +13,7 @@ from app.cli import importing, maintenance, serving
 from app.cli.client import CallFailed
 from app.domain.errors import TurnlogError, Unavailable
 from app.embedded import EmbeddedError
-from app.tokens import UnknownEncoding
+from app.tokens import DamagedVocabulary, UnknownEncoding
 
 app = typer.Typer(
     name="turnlog",
@@ -60,7 +60,7 @@ def main() -> None:
         # The driver's own words, without what SQLAlchemy wraps around them.
         cause = getattr(error.__cause__, "orig", None)
         _fail(f"the database cannot be reached: {getattr(cause, '__cause__', None) or error.__cause__}")
-    except (TurnlogError, BadSetting, EmbeddedError, UnknownEncoding, CallFailed) as error:
+    except (TurnlogError, BadSetting, EmbeddedError, UnknownEncoding, DamagedVocabulary, CallFailed) as error:
         _fail(str(error))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import httpx
 from pydantic import SecretStr
@@ -45,12 +45,16 @@ async def call(client: httpx.AsyncClient, method: str, path: str, **options: Any
     """
     try:
         response = await client.request(method, path, **options)
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise CallFailed(f"cannot reach {client.base_url}: {error or type(error).__name__}") from error
-    if response.is_success:
-        return response.json()
     try:
-        detail = response.json()["detail"]
-    except (ValueError, KeyError):
-        detail = f"HTTP {response.status_code}"
+        answer = response.json()
+        return answer if response.is_success else _failed(answer["detail"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise CallFailed(
+            f"{client.base_url} answers as no turnlog service does (HTTP {response.status_code})"
+        ) from error
+
+
+def _failed(detail: str) -> NoReturn:
     raise CallFailed(detail)

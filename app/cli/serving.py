@@ -78,6 +78,7 @@ def _is_loopback(host: str) -> bool:
     retry=retry_if_exception_type(Unavailable),
     stop=stop_after_delay(_DATABASE_PATIENCE),
     wait=wait_fixed(0.5),
+    before_sleep=lambda state: log.warning("database.awaited", attempt=state.attempt_number),
     reraise=True,
 )
 async def _prepare(settings: Settings, url: str) -> None:

@@ -15,7 +15,7 @@ DEFAULT_MAX_MESSAGES: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A message of the memory: its event, and the message as a JSON value."""
+    """A message of the memory: its event, and a system message as a JSON value; the others are never compared."""
 
     event: Event
     message: Json

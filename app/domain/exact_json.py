@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
-from itertools import accumulate
 from typing import Final, TypeAlias
 
 from app.domain.errors import InvalidRequest
@@ -20,8 +19,8 @@ Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | N
 _LONGEST_INT: Final = 4000
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-# Whole strings, whatever stands between brackets, and the quote of a string that never ends.
-_NO_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"|[^"\[\]{}]++|"', re.DOTALL)
+# A string that never ends is eaten to the end of the text: looking for its end from every quote would take for ever.
+_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
@@ -38,8 +37,13 @@ def check_depth(text: str, max_depth: int) -> None:
         InvalidRequest: without a place, for the place would be ``max_depth`` steps long.
     """
     # Only a text with many brackets can nest deeply, so the usual body is not scanned a second time.
-    if text.count("[") + text.count("{") > max_depth and _deepest(text) > max_depth:
-        raise InvalidRequest.at("", f"nested deeper than {max_depth} levels")
+    if text.count("[") + text.count("{") <= max_depth:
+        return
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(text):
+        depth += _STEP.get(found[0], 0)
+        if depth > max_depth:
+            raise InvalidRequest.at("", f"nested deeper than {max_depth} levels")
 
 
 def parse(text: str) -> Json:
@@ -86,12 +90,6 @@ def _refuse(name: str) -> Json:
     raise InvalidRequest.at("", f"{name} is not JSON")
 
 
-def _deepest(text: str) -> int:
-    """Return how deeply a JSON text nests, without recursion; brackets inside strings do not count."""
-    brackets = _NO_BRACKET.sub("", text)
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
-
-
 def _check_places(value: Json) -> None:
     for pointer, found in _walk("", value):
         if isinstance(found, _Repeated):
@@ -104,12 +102,17 @@ def _walk(pointer: str, value: Json) -> Iterator[tuple[str, Json]]:
     yield pointer, value
     if isinstance(value, dict):
         for key, inner in value.items():
-            step = f"{pointer}/{_shown(key).replace('~', '~0').replace('/', '~1')}"
-            yield step, key
-            yield from _walk(step, inner)
+            place = f"{pointer}/{step(_shown(key))}"
+            yield place, key
+            yield from _walk(place, inner)
     elif isinstance(value, list):
         for at, inner in enumerate(value):
             yield from _walk(f"{pointer}/{at}", inner)
+
+
+def step(key: str) -> str:
+    """Return a key as a step of a JSON pointer (RFC 6901)."""
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _shown(key: str) -> str:

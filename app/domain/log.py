@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from app.domain.event import Event, StoredEvent
+from app.domain.event import MESSAGE, Event, StoredEvent
 
 Order: TypeAlias = Literal["asc", "desc"]
 
@@ -15,6 +15,15 @@ class Filters:
     types: tuple[str, ...] | None = None
     roles: tuple[str, ...] | None = None
     synthetic: bool | None = None
+
+    @property
+    def can_start_turn(self) -> bool:
+        """Whether a real user message can be among the matches."""
+        return (
+            (self.types is None or MESSAGE in self.types)
+            and (self.roles is None or "user" in self.roles)
+            and self.synthetic is not True
+        )
 
     def match(self, event: Event) -> bool:
         """Say whether an event passes every filter."""

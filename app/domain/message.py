@@ -33,12 +33,13 @@ def check(message: Json) -> Shape:
         raise InvalidRequest.at("/role", f"the role is one of {', '.join(ROLES)}")
     role = cast("Role", role)
     _check_content(message.get("content"), role)
-    for field in ("name", "refusal"):
+    for field in ("name", "refusal", "tool_call_id"):
         if not isinstance(message.get(field), str | None):
             raise InvalidRequest.at(f"/{field}", "is a string")
+    calls = _calls(message, role)
     if role == "tool":
         return Shape(role, answers=_text(message, "tool_call_id", "", "a tool message names the call it answers"))
-    return Shape(role, calls=_calls(message, role))
+    return Shape(role, calls=calls)
 
 
 def _check_content(content: Json, role: Role) -> None:
@@ -77,7 +78,7 @@ def _call(call: Json, pointer: str) -> str:
     if not isinstance(call, dict):
         raise InvalidRequest.at(pointer, "a tool call is an object")
     call_id = _text(call, "id", pointer, "a tool call has an id")
-    if call.get("type", "function") != "function":
+    if "type" in call and _text(call, "type", pointer, "a tool call has a type") != "function":
         return call_id
     function = call.get("function")
     if not isinstance(function, dict):

@@ -11,6 +11,8 @@ from uuid import UUID
 from app.domain.event import MAX_ID_CHARACTERS
 
 _ID: Final = re.compile(rf"[A-Za-z0-9._~:@+=,-]{{1,{MAX_ID_CHARACTERS}}}")
+# A hundred years: longer lives are "never", and beyond some point Postgres has no date for them.
+LONGEST_TTL_SECONDS: Final = 100 * 365 * 24 * 3600
 ID_RULE: Final = (
     f"a session id has 1 to {MAX_ID_CHARACTERS} characters out of A-Z a-z 0-9 . _ ~ : @ + = , - and is not . or .."
 )

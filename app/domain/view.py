@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from app.domain.event import COMPACTION, Event
 from app.domain.ranges import NOTHING, Ranges
@@ -35,6 +35,17 @@ class View(Generic[E_co]):
         return sum(event.token_count for event in self.events)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Which versions of a view somebody has already; ``any`` is all of them."""
+
+    versions: tuple[int, ...] = ()
+    any: bool = False
+
+
+NOTHING_KNOWN: Final = Known()
+
+
 def replay(log: Sequence[E], version: int | None = None) -> View[E]:
     """Rebuild the view from the log, as it was at ``version`` (None: now).
 
@@ -63,13 +74,13 @@ def ordered(shown: Iterable[E], boundary: int | None) -> tuple[E, ...]:
     if boundary is None:
         return tuple(by_seq)
     before = [event for event in by_seq if event.seq < boundary and not event.synthetic]
-    conversation = [event for event in before if not event.is_system]
-    first_turn = next((at for at, event in enumerate(conversation) if event.starts_turn), len(conversation))
+    spoken = [event for event in before if not event.is_system]
+    first_turn = next((at for at, event in enumerate(spoken) if event.starts_turn), len(spoken))
     return (
         *(event for event in before if event.is_system),
-        *conversation[:first_turn],
+        *spoken[:first_turn],
         *(event for event in by_seq if event.synthetic),
-        *conversation[first_turn:],
+        *spoken[first_turn:],
         *(event for event in by_seq if event.seq > boundary and not event.synthetic),
     )
 

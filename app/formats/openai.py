@@ -47,7 +47,7 @@ def _argue_in_text(call: dict[str, Raw]) -> bool:
 
     Only slices of the client's text are moved about, so key order and numbers stay what they were.
     """
-    if "function" not in call:
+    if "type" in call and msgspec.json.decode(call["type"]) != "function":
         return False
     function = msgspec.json.decode(call["function"], type=dict[str, Raw])
     arguments = bytes(function.get("arguments", b'""'))

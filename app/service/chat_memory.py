@@ -49,7 +49,9 @@ async def add(
         )
         if gone:
             await _cover(ctx, tx, key, _joined(memory, joined), gone, max_messages)
-        return _in_order(await _memory(tx, key))
+        remembered = _in_order(await _memory(tx, key))
+    ctx.meter.appended(len(made))
+    return remembered
 
 
 async def get(ctx: Context, tenant: str, conversation_id: str) -> Sequence[StoredEvent]:
@@ -90,7 +92,8 @@ def _in_order(view: View[StoredEvent]) -> Sequence[StoredEvent]:
 
 
 def _remembered(event: Event, body: str) -> Remembered:
-    return Remembered(event, exact_json.parse(body))
+    # Only system messages are ever compared, so only they are parsed.
+    return Remembered(event, exact_json.parse(body) if event.is_system else None)
 
 
 def _stored_as(draft: Draft, seq: int) -> Event:

@@ -116,8 +116,10 @@ async def _with_summary(
     if boundary is None or version >= boundary + 2 or found.version < boundary + 2:
         return found
     later = await view_store.skeleton(reader, key, at_version=boundary + 2)
-    summarized = later is not None and later.view and any(e.synthetic and e.seq > version for e in later.view.events)
-    return later if later is not None and summarized else found
+    if later is None or later.created_at != found.created_at:
+        raise SessionNotFound
+    summarized = later.view is not None and any(e.synthetic and e.seq > version for e in later.view.events)
+    return later if summarized else found
 
 
 def _standing(ctx: Context, stored: str | None) -> Policy:

@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from app import tokens
 from app.domain import event, exact_json, message
-from app.domain.errors import InvalidRequest, Problem
+from app.domain.errors import InvalidRequest, PayloadTooLarge, Problem
 from app.domain.event import MESSAGE, Draft
 from app.service.context import Context, Limits, offloaded
-from app.tokens import TokenCounter
+from app.tokens import LONG_TEXT, TokenCounter
 
 # The root of all ids that derive from idempotency keys. It must never change, or repeats would be stored twice.
 _KEYS: Final = UUID("0d0c3c7a-5f55-4a39-8e8c-7475726e6c6f")
@@ -47,6 +46,7 @@ async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str 
 
     Raises:
         InvalidRequest: naming the first wrong place of each wrong event.
+        PayloadTooLarge: an event alone is larger than an event may be.
     """
     _check_ids(batch, idempotency_key)
 
@@ -55,8 +55,8 @@ async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str 
             return given
         return id_from_key(idempotency_key, position) if idempotency_key is not None else ctx.new_id()
 
-    heavy = sum(len(new.message or new.payload or "") for new in batch) > tokens.LONG_TEXT
-    return await offloaded(heavy, _make_all, batch, ctx.limits, ctx.tokens, id_of)
+    size = sum(len(new.message or new.payload or "") + len(new.metadata or "") for new in batch)
+    return await offloaded(size > LONG_TEXT, _make_all, batch, ctx.limits, ctx.tokens, id_of)
 
 
 def _check_ids(batch: Sequence[NewEvent], idempotency_key: str | None) -> None:
@@ -97,7 +97,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         raise error.below(new.place) from error
     body = new.message if new.message is not None else new.payload or ""
     if len(body.encode()) + len(metadata.encode()) > limits.event_bytes:
-        raise InvalidRequest.at(new.place, f"an event has at most {limits.event_bytes} bytes")
+        raise PayloadTooLarge(limit_bytes=limits.event_bytes, what=f"the event at {new.place}")
     if new.message is None:
         return Draft(
             event_id=event_id,

@@ -15,11 +15,12 @@ from app.domain.errors import (
 from app.domain.event import Draft, StoredEvent
 from app.domain.log import Filters, Listed, Page
 from app.service import drafts, sessions
-from app.service.context import Context
+from app.service.context import Context, offloaded
 from app.service.drafts import NewEvent
 from app.storage import events as store
 from app.storage import sessions as session_store
 from app.storage.database import UniqueViolation, Writer
+from app.tokens import LONG_TEXT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +48,15 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How to append: only at a version, repeatably under a key, creating the session when it is missing."""
+    """How to append: only at a version, repeatably under a key, creating the session when it is missing.
+
+    ``place`` is the JSON pointer of the batch in the request.
+    """
 
     expected_version: int | None = None
     idempotency_key: str | None = None
     create: bool = False
+    place: str = "/events"
 
 
 async def append(ctx: Context, tenant: str, session_id: str, batch: Sequence[NewEvent], options: Options) -> Receipt:
@@ -64,10 +69,7 @@ async def append(ctx: Context, tenant: str, session_id: str, batch: Sequence[New
         InvalidRequest, SessionNotFound, SessionExpired, EventIdConflict, IdempotencyKeyReused, VersionConflict.
     """
     if not 1 <= len(batch) <= ctx.limits.batch_events:
-        raise InvalidRequest.at(
-            batch[0].place.rpartition("/")[0] if batch else "/events",
-            f"a batch has 1 to {ctx.limits.batch_events} events",
-        )
+        raise InvalidRequest.at(options.place, f"a batch has 1 to {ctx.limits.batch_events} events")
     made = await drafts.make(ctx, batch, idempotency_key=options.idempotency_key)
     key = session_store.key_of(tenant, session_id)
     try:
@@ -110,16 +112,26 @@ async def _replays(tx: Writer, key: UUID, made: list[Draft], idempotency_key: st
     ids = [draft.event_id for draft in made]
     if idempotency_key is None:
         stored = await store.with_ids(tx, key, ids)
-        for draft in made:
-            if draft.event_id in stored and not _same(stored[draft.event_id], draft):
-                raise EventIdConflict(draft.event_id, stored[draft.event_id].seq)
+        for other in await _other_content(stored, made):
+            raise EventIdConflict(other, stored[other].seq)
         return stored
     # The id after the last tells a repeat from the beginning of a longer batch that was sent with the same key.
     beyond = drafts.id_from_key(idempotency_key, len(made))
     stored = await store.with_ids(tx, key, [*ids, beyond])
-    if stored and (stored.keys() != set(ids) or not all(_same(stored[draft.event_id], draft) for draft in made)):
+    if stored and (stored.keys() != set(ids) or await _other_content(stored, made)):
         raise IdempotencyKeyReused
     return stored
+
+
+async def _other_content(stored: Mapping[str, StoredEvent], made: Sequence[Draft]) -> list[str]:
+    """Return the ids of the drafts that are stored with other content, in the order sent."""
+
+    def find() -> list[str]:
+        return [
+            draft.event_id for draft in made if draft.event_id in stored and not _same(stored[draft.event_id], draft)
+        ]
+
+    return await offloaded(sum(len(draft.body) + len(draft.metadata) for draft in made) > LONG_TEXT, find)
 
 
 def _same(stored: StoredEvent, draft: Draft) -> bool:
@@ -127,9 +139,14 @@ def _same(stored: StoredEvent, draft: Draft) -> bool:
     return (
         stored.type == draft.type
         and not stored.synthetic
-        and exact_json.equal(exact_json.parse(stored.body), exact_json.parse(draft.body))
-        and exact_json.equal(exact_json.parse(stored.metadata), exact_json.parse(draft.metadata))
+        and _same_value(stored.body, draft.body)
+        and _same_value(stored.metadata, draft.metadata)
     )
+
+
+def _same_value(one: str, other: str) -> bool:
+    # An honest repeat is the same text, which spares the parsing.
+    return one == other or exact_json.equal(exact_json.parse(one), exact_json.parse(other))
 
 
 def _receipt(made: Sequence[Draft], base: int, *, stored: Mapping[str, StoredEvent]) -> Receipt:

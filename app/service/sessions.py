@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,9 +13,6 @@ from app.domain.session import Place, Session
 from app.service.context import Context
 from app.storage import sessions as store
 from app.storage.database import Reader, Writer
-
-# A hundred years: longer lives are "never", and beyond some point Postgres has no date for them.
-LONGEST_TTL_SECONDS: Final = 100 * 365 * 24 * 3600
 
 Default = Literal["default"]
 Same = Literal["same"]
@@ -72,16 +69,16 @@ async def locked(ctx: Context, tx: Writer, tenant: str, session_id: str, *, crea
         SessionNotFound, SessionExpired.
     """
     key = store.key_of(tenant, session_id)
-    found = await store.lock(tx, key)
-    if create and (found is None or found.expired):
-        # None from here means that somebody else created it meanwhile, which is as good.
-        await _created_over_expired(tx, tenant, _row(ctx, NewSession(session_id=session_id)))
+    while True:
         found = await store.lock(tx, key)
-    if found is None:
-        raise SessionNotFound
-    if found.expired:
-        raise SessionExpired
-    return found
+        if found is not None and not found.expired:
+            return found
+        if not create:
+            raise SessionNotFound if found is None else SessionExpired
+        # The row is ours as soon as it is made. When somebody else makes it first, theirs is locked, if it lives.
+        made = await _created_over_expired(tx, tenant, _row(ctx, NewSession(session_id=session_id)))
+        if made is not None:
+            return made
 
 
 def _row(ctx: Context, new: NewSession) -> dict[str, Any]:
@@ -117,14 +114,14 @@ def _values(metadata: str) -> dict[str, msgspec.Raw]:
 
 async def find_or_create(ctx: Context, tenant: str, new: NewSession) -> tuple[Session, bool]:
     """Return the session with this id as it is, or create it; the second value says whether it was created."""
-    session_id = new.session_id or ""
-    # Most of the time it is there already, and reading costs one round trip.
-    with suppress(SessionNotFound, SessionExpired):
-        return await get(ctx, tenant, session_id), False
-    try:
-        return await create(ctx, tenant, new), True
-    except SessionExists:
-        return await get(ctx, tenant, session_id), False
+    _row(ctx, new)
+    while True:
+        # Most of the time it is there already, and reading costs one round trip.
+        with suppress(SessionNotFound, SessionExpired):
+            return await get(ctx, tenant, new.session_id or ""), False
+        # Made by somebody else meanwhile, it is looked for again; it may have been deleted since.
+        with suppress(SessionExists):
+            return await create(ctx, tenant, new), True
 
 
 async def get(ctx: Context, tenant: str, session_id: str) -> Session:

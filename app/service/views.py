@@ -1,12 +1,12 @@
 """The view: read it, and put it into a provider's shape."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from app.domain import view as rules
 from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound
 from app.domain.event import StoredEvent
-from app.domain.view import View
+from app.domain.view import NOTHING_KNOWN, Known, View
 from app.formats import openai, text
 from app.formats.rendered import Rendered
 from app.service.context import Context
@@ -19,40 +19,52 @@ FORMATS: tuple[Format, ...] = ("events", "openai", "text")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Which view: as it was at a version (None: now), its newest part only, and a version that the caller has."""
+    """Which view: as it was at a version (None: now), its newest part only, and which versions the caller has."""
 
     at_version: int | None = None
     last_n: int | None = None
-    known_version: int | None = None
+    known: Known = NOTHING_KNOWN
 
 
-async def read(ctx: Context, tenant: str, session_id: str, asked: Asked) -> View[StoredEvent] | None:
-    """Return a view in one round trip; None when the caller has this very version.
+async def read(ctx: Context, tenant: str, session_id: str, asked: Asked) -> View[StoredEvent]:
+    """Return a view in one round trip.
 
     Raises:
         SessionNotFound, SessionExpired, InvalidRequest (a version that the log has not reached).
     """
+    return _shown(await _found(ctx, tenant, session_id, asked), asked)
+
+
+async def read_unless_known(
+    ctx: Context, tenant: str, session_id: str, asked: Asked
+) -> tuple[int, View[StoredEvent] | None]:
+    """Return the version asked for with its view; without it, and without touching events, when the caller has it.
+
+    Raises:
+        SessionNotFound, SessionExpired, InvalidRequest (a version that the log has not reached).
+    """
+    found = await _found(ctx, tenant, session_id, asked)
+    return found.read, None if found.view is None else _shown(found, asked)
+
+
+async def _found(ctx: Context, tenant: str, session_id: str, asked: Asked) -> store.Found[StoredEvent]:
+    key = session_store.key_of(tenant, session_id)
     async with ctx.database.reading() as reader:
-        found = await store.whole(
-            reader,
-            session_store.key_of(tenant, session_id),
-            at_version=asked.at_version,
-            known_version=asked.known_version,
-        )
+        found = await store.whole(reader, key, at_version=asked.at_version, known=asked.known)
     if found is None:
         raise SessionNotFound
     if found.expired:
         raise SessionExpired
     if asked.at_version is not None and asked.at_version > found.version:
         raise InvalidRequest.at("at_version", f"the log is at version {found.version}")
-    if found.view is None or asked.last_n is None:
+    return found
+
+
+def _shown(found: store.Found[StoredEvent], asked: Asked) -> View[StoredEvent]:
+    assert found.view is not None  # noqa: S101 - only a version that the caller knows is left out
+    if asked.last_n is None:
         return found.view
-    return View(
-        version=found.view.version,
-        boundary=found.view.boundary,
-        covered=found.view.covered,
-        events=rules.last(found.view.events, asked.last_n),
-    )
+    return replace(found.view, events=rules.last(found.view.events, asked.last_n))
 
 
 def rendered(view: View[StoredEvent], output: Literal["openai", "text"]) -> Rendered:

@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: a handle for reading, which the server itself holds to reading, and one for writing."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -15,7 +16,7 @@ from app.domain.errors import TurnlogError, Unavailable
 
 # A connection that is not there within this time is not coming.
 CONNECT_SECONDS: Final = 5.0
-# No statement of turnlog takes longer on a healthy database, save the deletion of a very long log.
+# No statement of turnlog takes longer on a healthy database, save those that delete whole logs.
 STATEMENT_SECONDS: Final = 60.0
 # Postgres's own words for "not now": connection trouble, no such user or database, out of resources, being shut down,
 # standby, lock or serialization failures. Everything else that it refuses is a fault of ours and must be seen as one.
@@ -44,7 +45,8 @@ class Reader:
     async def all(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
         """Run one statement and return its rows."""
         with _translated():
-            return (await self._connection.execute(statement, parameters)).fetchall()
+            async with asyncio.timeout(STATEMENT_SECONDS):
+                return (await self._connection.execute(statement, parameters)).fetchall()
 
     async def first(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any] | None:
         """Run one statement and return its first row, or None when it has none."""
@@ -54,7 +56,8 @@ class Reader:
     async def one(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any]:
         """Run one statement that always has a row, and return it."""
         with _translated():
-            return (await self._connection.execute(statement, parameters)).one()
+            async with asyncio.timeout(STATEMENT_SECONDS):
+                return (await self._connection.execute(statement, parameters)).one()
 
 
 class Writer(Reader):
@@ -63,7 +66,13 @@ class Writer(Reader):
     async def run(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> int:
         """Run one statement that returns no rows, and return how many it changed."""
         with _translated():
-            return (await self._connection.execute(statement, parameters)).rowcount
+            async with asyncio.timeout(STATEMENT_SECONDS):
+                return (await self._connection.execute(statement, parameters)).rowcount
+
+    async def patiently(self, statement: Executable, parameters: Mapping[str, Any]) -> Row[Any]:
+        """Run one statement that always has a row, however long it takes: what deletes a log grows with the log."""
+        with _translated():
+            return (await self._connection.execute(statement, parameters)).one()
 
 
 class Database:
@@ -105,7 +114,10 @@ class Database:
         return {"reading": _in_use(self._reading), "writing": _in_use(self._writing)}
 
     async def run_sync(self, function: Any) -> Any:
-        """Run a synchronous function on a SQLAlchemy connection in a transaction: what Alembic needs."""
+        """Run a synchronous function on a SQLAlchemy connection in a transaction: what Alembic needs.
+
+        It may take as long as it takes: a migration, or the wait for another replica's.
+        """
         with _translated():
             async with self._writing.execution_options(isolation_level="READ COMMITTED").begin() as connection:
                 return await connection.run_sync(function)
@@ -122,7 +134,6 @@ def _engine(url: str, pool_size: int, server_settings: dict[str, str]) -> AsyncE
         asyncpg.connect,
         url,
         timeout=CONNECT_SECONDS,
-        command_timeout=STATEMENT_SECONDS,
         server_settings={"application_name": "turnlog", **server_settings},
     )
     return create_async_engine(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Select, Text, and_, cast, func, literal, select, text
+from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, literal, select, text
 from sqlalchemy.dialects.postgresql import INT8MULTIRANGE
 
 from app.domain.event import Draft, StoredEvent
@@ -115,15 +115,15 @@ async def newest(reader: Reader, key: UUID, filters: Filters, count: int) -> lis
     The turn start must be a match itself; where none is at or before that place, just the newest ``count``.
     """
     matches = _matches(key, filters)
-    m = matches.with_only_columns(events.c.seq, events.c.starts_turn).order_by(events.c.seq.desc()).subquery()
-    landed = select(func.min(select(m.c.seq).limit(count).subquery().c.seq)).scalar_subquery()
-    start = (
-        matches.with_only_columns(func.max(events.c.seq))
-        .where(events.c.starts_turn, events.c.seq <= landed)
-        .scalar_subquery()
-    )
-    query = matches.where(events.c.seq >= func.coalesce(start, landed)).order_by(events.c.seq)
-    return await _listed(reader, query)
+    seq = events.c.seq
+    newest_seqs = matches.with_only_columns(seq).order_by(seq.desc()).limit(count).subquery()
+    landed = select(func.min(newest_seqs.c.seq)).scalar_subquery()
+    first: ColumnElement[Any] = landed
+    if filters.can_start_turn:
+        # Where no match can be a turn start, looking for one would walk the whole log.
+        start = matches.with_only_columns(func.max(seq)).where(events.c.starts_turn, seq <= landed).scalar_subquery()
+        first = func.coalesce(start, landed)
+    return await _listed(reader, matches.where(seq >= first).order_by(seq))
 
 
 async def find(reader: Reader, key: UUID, event_id: str) -> Listed | None:

@@ -92,10 +92,12 @@ _CHANGE: Final = text(f"""
 
 async def delete(writer: Writer, key: UUID) -> bool:
     """Delete a session with its whole log; False when there is none."""
-    return await writer.run(_DELETE, {"key": key}) > 0
+    return bool((await writer.patiently(_DELETE, {"key": key})).deleted)
 
 
-_DELETE: Final = text("DELETE FROM sessions WHERE session_key = :key")
+_DELETE: Final = text("""
+    WITH gone AS (DELETE FROM sessions WHERE session_key = :key RETURNING 1) SELECT count(*) AS deleted FROM gone
+""")
 
 
 async def delete_expired(writer: Writer, key: UUID) -> None:
@@ -112,23 +114,26 @@ async def purge(writer: Writer, tenant: str, before: datetime | None, limit: int
     Returns how many went, and how many more there are to purge. A session that is being extended at this moment is
     skipped or judged by its new expiry, never lost.
     """
-    row = await writer.one(_PURGE, {"tenant": tenant, "before": before, "limit": limit})
+    row = await writer.patiently(_PURGE, {"tenant": tenant, "before": before, "limit": limit})
     return row.purged, row.due - row.purged
 
 
 _PURGE: Final = text("""
-    WITH due AS (
+    WITH picked AS MATERIALIZED (
         SELECT session_key FROM sessions
          WHERE tenant = :tenant AND expires_at <= least(coalesce(CAST(:before AS timestamptz), now()), now())
+         ORDER BY expires_at
+         LIMIT :limit
+           FOR UPDATE SKIP LOCKED
     ), purged AS (
         DELETE FROM sessions
-         WHERE session_key IN (SELECT s.session_key FROM sessions s JOIN due USING (session_key)
-                                ORDER BY s.expires_at LIMIT :limit FOR UPDATE OF s SKIP LOCKED)
-           -- Judged once more on the locked row: it may have been extended since.
-           AND expires_at <= now()
+         WHERE session_key IN (SELECT session_key FROM picked)
         RETURNING 1
+    ), due AS (
+        SELECT count(*) AS count FROM sessions
+         WHERE tenant = :tenant AND expires_at <= least(coalesce(CAST(:before AS timestamptz), now()), now())
     )
-    SELECT (SELECT count(*) FROM purged) AS purged, (SELECT count(*) FROM due) AS due
+    SELECT (SELECT count(*) FROM purged) AS purged, due.count AS due FROM due
 """)
 
 

@@ -11,7 +11,7 @@ from sqlalchemy import Row, TextClause, text
 from app.domain.event import Event, StoredEvent
 from app.domain.ranges import Ranges
 from app.domain.session import ViewFigures
-from app.domain.view import View, ordered
+from app.domain.view import NOTHING_KNOWN, Known, View, ordered
 from app.storage import rows
 from app.storage.database import Reader
 
@@ -22,31 +22,37 @@ E = TypeVar("E", bound=Event)
 class Found(Generic[E]):
     """A session's view as one snapshot saw it.
 
-    ``version`` and ``figures`` are the session's current ones, whatever version was asked for. ``view`` is None when
-    the caller knew this version already. ``created_at`` tells a session from a later one with the same id.
+    ``version`` and ``figures`` are the session's current ones, whatever version was asked for. ``read`` is the version
+    that was, and ``view`` is None when the caller knew it already. ``created_at`` tells a session from a later one with
+    the same id.
     """
 
     expired: bool
     created_at: datetime
     version: int
+    read: int
     figures: ViewFigures
     policy: str | None
     view: View[E] | None
 
 
 async def whole(
-    reader: Reader, key: UUID, *, at_version: int | None = None, known_version: int | None = None
+    reader: Reader, key: UUID, *, at_version: int | None = None, known: Known = NOTHING_KNOWN
 ) -> Found[StoredEvent] | None:
     """Read a view with what its events say, as it is now or as it was at a version, in one round trip.
 
-    When the version to be read is ``known_version``, no event row is touched. None when the session is missing.
+    When the caller knows the version to be read, no event row is touched. None when the session is missing.
     """
-    return await _read(reader, _WHOLE, rows.whole, {"key": key, "at": at_version, "known": known_version})
+    return await _read(reader, _WHOLE, rows.whole, _parameters(key, at_version, known))
 
 
 async def skeleton(reader: Reader, key: UUID, *, at_version: int | None = None) -> Found[Event] | None:
     """Read a view as far as the rules look at it, without a single body."""
-    return await _read(reader, _SKELETON, rows.skeleton, {"key": key, "at": at_version, "known": None})
+    return await _read(reader, _SKELETON, rows.skeleton, _parameters(key, at_version, NOTHING_KNOWN))
+
+
+def _parameters(key: UUID, at_version: int | None, known: Known) -> dict[str, Any]:
+    return {"key": key, "at": at_version, "known": list(known.versions), "any": known.any}
 
 
 def _statement(columns: str) -> TextClause:
@@ -64,8 +70,8 @@ def _statement(columns: str) -> TextClause:
               FROM sessions
              WHERE session_key = :key
         ), asked AS (
-            SELECT session.*,
-                   CASE WHEN wanted = newest OR wanted = CAST(:known AS bigint) THEN boundary
+            SELECT session.*, CAST(:any AS boolean) OR wanted = ANY(CAST(:known AS bigint[])) AS is_known,
+                   CASE WHEN wanted = newest THEN boundary
                         ELSE (SELECT b.seq FROM events b
                                WHERE b.session_key = :key AND b.type = 'COMPACTION' AND b.seq <= wanted
                                ORDER BY b.seq DESC LIMIT 1)
@@ -73,25 +79,26 @@ def _statement(columns: str) -> TextClause:
               FROM session
         ), compacted AS MATERIALIZED (
             SELECT asked.*,
-                   CASE WHEN wanted IS DISTINCT FROM CAST(:known AS bigint) THEN
+                   CASE WHEN NOT is_known THEN
                         (SELECT b.covered FROM events b WHERE b.session_key = :key AND b.seq = stands_on)
                    END AS coverage
               FROM asked
         )
         SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy AS policy,
-               c.expired, c.wanted, c.stands_on, c.coverage::text AS coverage, visible.*
+               c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
           FROM compacted c
           LEFT JOIN LATERAL (
                SELECT event.*
-                 FROM unnest(int8multirange(int8range(1, least(c.wanted, c.newest) + 1))
-                             - coalesce(c.coverage, '{{}}'::int8multirange)) AS span,
+                 FROM unnest(CASE WHEN NOT c.is_known THEN
+                                  int8multirange(int8range(1, least(c.wanted, c.newest) + 1))
+                                  - coalesce(c.coverage, '{{}}'::int8multirange)
+                             END) AS span,
                       LATERAL (
                           SELECT {columns}
                             FROM events
                            WHERE session_key = :key AND seq >= lower(span) AND seq < upper(span) AND type = 'MESSAGE'
                           OFFSET 0
                       ) AS event
-                WHERE c.wanted IS DISTINCT FROM CAST(:known AS bigint)
           ) AS visible ON true
     """)  # noqa: S608 - the columns are constants
 
@@ -108,12 +115,12 @@ async def _read(
         return None
     session = found[0]
     covered: Ranges = rows.ranges_of(session.coverage)
-    known = session.wanted == parameters["known"]
     events = (event_of(row) for row in found if row.seq is not None)
     return Found(
         expired=session.expired,
         created_at=session.created_at,
         version=session.newest,
+        read=session.wanted,
         policy=session.policy,
         figures=ViewFigures(
             events=session.view_events,
@@ -122,7 +129,7 @@ async def _read(
             boundary=session.boundary,
         ),
         view=None
-        if known
+        if session.is_known
         else View(
             version=session.wanted,
             boundary=session.stands_on,
