@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import msgspec
 import uuid_utils
@@ -68,6 +69,11 @@ def libpq_url(url: str) -> str:
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in {"postgres", "postgresql", "postgresql+asyncpg"}:
         raise BadSetting("TURNLOG_DATABASE_URL is not a PostgreSQL URL: it begins with postgresql://")
+    try:
+        urlsplit(url).port  # noqa: B018 - a port that is no number is found by asking for it
+    except ValueError as error:
+        # Without the error's own words, which quote the URL and the password in it.
+        raise BadSetting("TURNLOG_DATABASE_URL is not a URL: see its host and port") from error
     return f"postgresql://{rest}"
 
 

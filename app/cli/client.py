@@ -24,7 +24,11 @@ class CallFailed(Exception):
 async def connected(url: str | None, data_dir: Path | None) -> AsyncIterator[httpx.AsyncClient]:
     """Open a client for the service at ``url``; without one the service runs here, on the same database."""
     if url is not None:
-        async with httpx.AsyncClient(base_url=url.rstrip("/"), timeout=_SECONDS) as client:
+        try:
+            client = httpx.AsyncClient(base_url=url.rstrip("/"), timeout=_SECONDS)
+        except httpx.InvalidURL as error:
+            raise CallFailed(f"{url} is not a URL: {error}") from error
+        async with client:
             yield client
         return
     settings = override(Settings(), data_dir=data_dir)

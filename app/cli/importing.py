@@ -89,7 +89,7 @@ def _read(file: Path) -> Iterator[Conversation]:
             continue
         try:
             yield msgspec.json.decode(line, type=Conversation)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CallFailed(f"{file}, line {number}: {error}") from error
 
 

@@ -5,6 +5,7 @@ import ctypes
 import ipaddress
 import os
 import signal
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -18,12 +19,12 @@ import typer
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
-from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 from uvicorn.supervisors import Multiprocess
 
 from app import bootstrap, logs
 from app.cli.local import database_url, override
-from app.domain.errors import Unavailable
+from app.domain.errors import NotLetIn, Unavailable
 from app.main import create_app
 from app.metrics import SHARED_FOLDER, Meter
 from app.settings import Settings
@@ -57,10 +58,11 @@ def serve(
     for asked in (signal.SIGTERM, signal.SIGINT):
         signal.signal(asked, _leave)
     with ExitStack() as stack:
+        listening = stack.enter_context(_listen(settings.host, settings.port))
         url = stack.enter_context(database_url(settings, exclusive=True))
         asyncio.run(_prepare(settings, url))
         stack.enter_context(_shared_metrics(settings.workers))
-        _run(settings.model_copy(update={"database_url": SecretStr(url)}))
+        _run(settings.model_copy(update={"database_url": SecretStr(url)}), listening)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
@@ -75,7 +77,7 @@ def _is_loopback(host: str) -> bool:
 
 
 @retry(
-    retry=retry_if_exception_type(Unavailable),
+    retry=retry_if_exception(lambda error: isinstance(error, Unavailable) and not isinstance(error, NotLetIn)),
     stop=stop_after_delay(_DATABASE_PATIENCE),
     wait=wait_fixed(0.5),
     before_sleep=lambda state: log.warning("database.awaited", attempt=state.attempt_number),
@@ -90,33 +92,49 @@ async def _prepare(settings: Settings, url: str) -> None:
         pass
 
 
-def _run(settings: Settings) -> None:
+def _listen(host: str, port: int) -> socket.socket:
+    """Take the address before anything is started for it.
+
+    Raises:
+        BadSetting: it cannot be had.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise bootstrap.BadSetting(f"cannot listen on {host}:{port}: {error.strerror}") from error
+    return listening
+
+
+def _run(settings: Settings, listening: socket.socket) -> None:
     """Serve until a signal says stop, then finish the requests in flight."""
     config = uvicorn.Config(
         create_app(settings) if settings.workers == 1 else "app.cli.serving:worker_app",
         factory=settings.workers > 1,
-        host=settings.host,
-        port=settings.port,
         workers=settings.workers,
         timeout_graceful_shutdown=settings.shutdown_seconds,
+        # A worker that is still importing on a busy machine is no reason to start it again.
+        timeout_worker_healthcheck=60,
         log_config=None,
         server_header=False,
     )
-    server = uvicorn.Server(config)
-    # uvicorn says which address it took, also when the port was 0, and ends the process when it cannot have it.
-    with config.bind_socket() as listening:
-        if settings.workers == 1:
-            server.run(sockets=[listening])
-        else:
-            # Workers are new interpreters: the environment is how they get their settings.
-            os.environ |= {
-                f"TURNLOG_{name.upper()}": str(value.get_secret_value() if isinstance(value, SecretStr) else value)
-                for name, value in settings
-                if value is not None
-            }
-            Multiprocess(config, sockets=[listening]).run()
-    if settings.workers == 1 and not server.started:
-        sys.exit(1)
+    host, port = listening.getsockname()[:2]
+    log.info("service.listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=settings.workers)
+    if settings.workers == 1:
+        server = uvicorn.Server(config)
+        server.run(sockets=[listening])
+        if not server.started:
+            sys.exit(1)
+        return
+    # Workers are new interpreters: the environment is how they get their settings.
+    os.environ |= {
+        f"TURNLOG_{name.upper()}": str(value.get_secret_value() if isinstance(value, SecretStr) else value)
+        for name, value in settings
+        if value is not None
+    }
+    Multiprocess(config, sockets=[listening]).run()
 
 
 def worker_app() -> FastAPI:

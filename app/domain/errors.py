@@ -14,6 +14,7 @@
     ├── VersionConflict
     ├── PayloadTooLarge
     └── Unavailable                 the database is away or overloaded
+        └── NotLetIn                it knows no such user or database, or does not allow what has to be done
 
 A class's docstring is its default message; its attributes are the facts. HTTP status codes are not known here.
 """
@@ -114,3 +115,7 @@ class PayloadTooLarge(TurnlogError):
 
 class Unavailable(TurnlogError):
     """The database cannot be reached right now; try again shortly."""
+
+
+class NotLetIn(Unavailable):
+    """The database does not let turnlog in, or not do its work; waiting will not change that."""

@@ -12,15 +12,17 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolExhausted
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.domain.errors import TurnlogError, Unavailable
+from app.domain.errors import NotLetIn, TurnlogError, Unavailable
 
 # A connection that is not there within this time is not coming.
 CONNECT_SECONDS: Final = 5.0
 # No statement of turnlog takes longer on a healthy database, save those that delete whole logs.
 STATEMENT_SECONDS: Final = 60.0
-# Postgres's own words for "not now": connection trouble, no such user or database, out of resources, being shut down,
-# standby, lock or serialization failures. Everything else that it refuses is a fault of ours and must be seen as one.
-_UNAVAILABLE_CLASSES: Final = ("08", "28", "3D", "53", "57", "58")
+# Postgres's own words for "not now": connection trouble, out of resources, being shut down, standby, lock or
+# serialization failures; and for "not you": no such user or database, no privilege. Everything else that it refuses is
+# a fault of ours and must be seen as one.
+_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
+_NOT_LET_IN: Final = ("28", "3D", "42501")
 _UNAVAILABLE_STATES: Final = {"25006", "40001", "40P01", "55P03"}
 
 
@@ -183,6 +185,8 @@ def _ours(error: Exception) -> Exception | None:
         state = cause.sqlstate or ""
         if state == "23505":
             return UniqueViolation(cause.constraint_name or "")
+        if state.startswith(_NOT_LET_IN):
+            return NotLetIn()
         passing = state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
         return Unavailable() if passing else None
     # asyncpg's word for a value that does not fit its type is both an interface error and a ValueError.

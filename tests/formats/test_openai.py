@@ -10,7 +10,6 @@ from app.domain.ranges import NOTHING
 from app.domain.view import View
 from app.formats import openai
 
-
 HELLO = '{"role":"user","content":"hello"}'
 
 
