@@ -423,7 +423,7 @@ def explain_generic(url: str, said: tuple[TextClause, dict[str, Any]] | None) ->
     assert said is not None
     compiled = said[0].compile(dialect=dialect())
     values = [said[1][name] for name in compiled.positiontup or ()]
-    literals = ", ".join("NULL" if value is None else f"'{value}'" for value in values)
+    literals = ", ".join(map(literal, values))
 
     async def run() -> str:
         connection = await asyncpg.connect(url)
@@ -435,6 +435,13 @@ def explain_generic(url: str, said: tuple[TextClause, dict[str, Any]] | None) ->
             await connection.close()
 
     return nodes(json.loads(asyncio.run(run()))[0]["Plan"])
+
+
+def literal(value: Any) -> str:
+    """Write a parameter as SQL does."""
+    if value is None:
+        return "NULL"
+    return "'{" + ",".join(map(str, value)) + "}'" if isinstance(value, list) else f"'{value}'"
 
 
 def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
