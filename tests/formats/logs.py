@@ -91,7 +91,7 @@ def render(output: str, view: View[StoredEvent]) -> Rendered:
 
 def text_of(rendered: Rendered) -> str:
     """Return everything that was rendered as one text, to be compared byte for byte."""
-    return repr((sorted(rendered.fields.items()), rendered.warnings))
+    return repr((sorted(rendered.fields.items()), rendered.warnings, rendered.open_calls))
 
 
 def body_of(rendered: Rendered) -> Body:
@@ -101,4 +101,5 @@ def body_of(rendered: Rendered) -> Body:
         for name, value in rendered.fields.items()
     }
     warnings = [{"code": one.code, "seq": one.seq, "detail": one.detail} for one in rendered.warnings]
-    return {**fields, "warnings": warnings}
+    open_calls = [{"id": one.call_id, "seq": one.seq, "name": one.name} for one in rendered.open_calls]
+    return {**fields, "warnings": warnings, "open_tool_calls": open_calls}

@@ -1,4 +1,4 @@
-"""Real conversations in every provider's format, before and after a compaction: valid, whole, and stable while they grow."""
+"""Real conversations in every provider's format, before and after a compaction: valid, whole, stable as they grow."""
 
 import json
 import os
@@ -58,7 +58,7 @@ def test_real_conversations_in_every_format(http: httpx.Client, name: str, part:
 
 
 def check_whole(output: str, body: Body, messages: list[Message]) -> None:
-    """Hold a body to the messages that it renders: every text, call and result is there, in order, and nothing is warned of.
+    """Hold a body to the messages that it renders: every text, call and result is there, and in order.
 
     The files hold calls of OpenAI's own form, so nothing in them has to be adapted; a tool that had nothing to say is
     told so in words where a provider wants some.
