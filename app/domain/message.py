@@ -1,11 +1,14 @@
 """Chat messages as clients send them: the OpenAI shape, checked, with everything unknown left alone."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Final, cast
 
 from app.domain.errors import InvalidRequest
 from app.domain.event import ROLES, Role
 from app.domain.exact_json import Json
+
+# Under this key a stored message keeps what only the provider it came from understands. Clients do not send it.
+RESERVED: Final = "turnlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,8 @@ def check(message: Json) -> Shape:
     """
     if not isinstance(message, dict):
         raise InvalidRequest.at("", "a message is an object")
+    if RESERVED in message:
+        raise InvalidRequest.at(f"/{RESERVED}", "is a field that turnlog keeps for itself")
     role = message.get("role")
     if role not in ROLES:
         raise InvalidRequest.at("/role", f"the role is one of {', '.join(ROLES)}")

@@ -25,7 +25,7 @@ from tests.formats.validators import CHECKS
 from tests.talk import Message
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-MOST_STEPS = 16
+MOST_STEPS = 18
 LONGEST = 86
 
 # Few ids, so that they repeat in later turns and inside one message, and odd ones that two providers refuse.
@@ -51,17 +51,15 @@ class Step:
     choices: tuple[int, ...]
 
 
-steps = st.lists(
-    st.builds(
-        Step,
-        st.sampled_from(
-            ["user"] * 4 + ["assistant"] * 3 + ["calls"] * 5 + ["result"] * 6 + ["system", "custom"] + ["compact"] * 2
-        ),
-        st.tuples(*[st.integers(0, 59)] * 6),
+step = st.builds(
+    Step,
+    st.sampled_from(
+        ["user"] * 5 + ["assistant"] * 3 + ["calls"] * 5 + ["result"] * 6 + ["system", "custom"] + ["compact"] * 3
     ),
-    min_size=1,
-    max_size=MOST_STEPS,
+    st.tuples(*[st.integers(0, 59)] * 6),
 )
+# A list of any length is mostly a short one; here every length is as likely as every other.
+steps = st.integers(1, MOST_STEPS).flatmap(lambda count: st.lists(step, min_size=count, max_size=count))
 
 
 class Teller:
@@ -195,7 +193,7 @@ class Teller:
     def _compact(self, how: int, size: int, *_: int) -> None:
         rule = list(Rule)[how % 3]
         summary = f"summary{self.log.version + 1}z" if how % 2 else None
-        self.log.compact(Window(rule, size % 4 + 1 if rule is not Rule.TOKEN_BUDGET else 20 + size), summary)
+        self.log.compact(Window(rule, size % 3 + 1 if rule is not Rule.TOKEN_BUDGET else 20 + size), summary)
 
 
 def logs() -> st.SearchStrategy[Log]:
