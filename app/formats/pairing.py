@@ -117,7 +117,7 @@ def _prompt(view: View[StoredEvent], rules: Rules, notes: Notes) -> Message | No
 
 
 def _opener(view: View[StoredEvent], items: list[Item], rules: Rules, notes: Notes) -> Iterable[Message]:
-    """Open with a neutral user message where a provider would refuse the list without one; an empty view stays empty."""
+    """Open with a neutral user message where a provider would refuse the list otherwise; an empty view stays empty."""
     if items:
         first = items[0].message if isinstance(items[0], Exchange) else items[0]
         if not rules.user_first or first.role == "user":

@@ -1,4 +1,4 @@
-"""The parts of a message, whatever a provider calls them. Media is passed on as it came: never decoded, never fetched."""
+"""The parts of a message, whatever a provider calls them. Media is passed on: never decoded, never fetched."""
 
 import re
 from dataclasses import dataclass, field
