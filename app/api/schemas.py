@@ -14,6 +14,7 @@ from app.service.boundary import TokenFigures
 from app.service.compactions import Status
 from app.service.policies import Policy, Summarizer, Trigger, Window
 from app.service.sessions import LONGEST_TTL_SECONDS
+from app.service.views import ProviderFormat
 
 TokenCount = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -92,7 +93,7 @@ class NewEvents(Struct, forbid_unknown_fields=True, kw_only=True):
     """A batch to append: `events`, or `format` and a provider's own `messages`."""
 
     events: list[NewEvent] | UnsetType = UNSET
-    format: Literal["openai"] | UnsetType = UNSET
+    format: ProviderFormat | UnsetType = UNSET
     messages: list[Raw] | UnsetType = UNSET
     expected_version: Version | None = None
 
@@ -114,8 +115,20 @@ class Warning(Struct, kw_only=True):  # noqa: A001 - the contract's name for it
     detail: str
 
 
-class View(Struct, kw_only=True):
-    """What the model should be sent, in the shape of the format that was asked for."""
+class OpenToolCall(Struct, kw_only=True):
+    """A tool call at the live end of a view that waits for its result; `id` and `name` are those in the log."""
+
+    id: str
+    seq: int
+    name: str
+
+
+class View(Struct, kw_only=True, rename={"system_instruction": "systemInstruction"}):
+    """What the model should be sent, in the shape of the format that was asked for.
+
+    `messages` (openai), `instructions` and `input` (openai-responses), `system` and `messages` (anthropic) or
+    `systemInstruction` and `contents` (gemini) are as the provider's own API takes them.
+    """
 
     session_id: str
     version: int
@@ -123,8 +136,14 @@ class View(Struct, kw_only=True):
     turns: int
     token_count: int
     events: "list[Event] | UnsetType" = UNSET
+    instructions: Raw | UnsetType = UNSET
+    input: list[Raw] | UnsetType = UNSET
+    system: Raw | UnsetType = UNSET
     messages: list[Raw] | UnsetType = UNSET
+    system_instruction: Raw | UnsetType = UNSET
+    contents: list[Raw] | UnsetType = UNSET
     warnings: list[Warning] | UnsetType = UNSET
+    open_tool_calls: list[OpenToolCall] | UnsetType = UNSET
     text: str | UnsetType = UNSET
 
 

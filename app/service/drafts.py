@@ -11,6 +11,8 @@ from app import tokens
 from app.domain import event, exact_json, message
 from app.domain.errors import InvalidRequest, Problem
 from app.domain.event import MESSAGE, Draft
+from app.formats import anyone
+from app.formats.reading import Format as ProviderFormat
 from app.service.context import Context, Limits, offloaded
 from app.tokens import TokenCounter
 
@@ -23,10 +25,12 @@ LARGEST_TOKEN_COUNT: Final = 2**31 - 1
 class NewEvent:
     """An event as a client wrote it. ``message``, ``payload`` and ``metadata`` are JSON text, None when absent.
 
-    ``place`` is the JSON pointer of the event in the request and ``message_place`` that of its message.
+    ``native`` is the JSON text of what a message from another provider keeps under the reserved key. ``place`` is the
+    JSON pointer of the event in the request and ``message_place`` that of its message.
     """
 
     message: str | None = None
+    native: str | None = None
     payload: str | None = None
     metadata: str | None = None
     event_id: str | None = None
@@ -42,6 +46,17 @@ def id_from_key(key: str, position: int) -> str:
     return str(uuid5(_KEYS, f"{position}:{key}"))
 
 
+async def from_provider(messages: Sequence[str], sent_as: ProviderFormat, place: str) -> list[NewEvent]:
+    """Return the events of a provider's own messages, which may be more or fewer than those.
+
+    Raises:
+        InvalidRequest: with pointers into the request, in which the list is at ``place``.
+    """
+    heavy = sum(map(len, messages)) > tokens.LONG_TEXT
+    made = await offloaded(heavy, anyone.parse, messages, sent_as, place)
+    return [NewEvent(message=one.message, native=one.native, place=one.place, message_place=one.place) for one in made]
+
+
 async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str | None = None) -> list[Draft]:
     """Check a batch and turn it into drafts. Long ones are parsed and counted off the event loop.
 
@@ -55,7 +70,7 @@ async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str 
             return given
         return id_from_key(idempotency_key, position) if idempotency_key is not None else ctx.new_id()
 
-    heavy = sum(len(new.message or new.payload or "") for new in batch) > tokens.LONG_TEXT
+    heavy = sum(len(new.message or new.payload or "") + len(new.native or "") for new in batch) > tokens.LONG_TEXT
     return await offloaded(heavy, _make_all, batch, ctx.limits, ctx.tokens, id_of)
 
 
@@ -96,7 +111,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         metadata = _object(new.metadata or "{}", "/metadata")
     except InvalidRequest as error:
         raise error.below(new.place) from error
-    body = new.message if new.message is not None else new.payload or ""
+    body = _body(new)
     if len(body.encode()) + len(metadata.encode()) > limits.event_bytes:
         raise InvalidRequest.at(new.place, f"an event has at most {limits.event_bytes} bytes")
     if new.message is None:
@@ -110,7 +125,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
             token_count=0,
         )
     try:
-        value = exact_json.parse(body)
+        value = exact_json.parse(new.message)
         shape = message.check(value)
     except InvalidRequest as error:
         raise error.below(new.message_place) from error
@@ -121,10 +136,19 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         body=body,
         metadata=metadata,
         timestamp=timestamp,
-        token_count=new.token_count if new.token_count is not None else _count(counter, value),
+        token_count=new.token_count
+        if new.token_count is not None
+        else _count(counter, value if new.native is None else exact_json.parse(body)),
         calls=shape.calls,
         answers=shape.answers,
     )
+
+
+def _body(new: NewEvent) -> str:
+    """Return what is stored: the message or payload as it was sent, with what only its provider understands."""
+    if new.message is None or new.native is None:
+        return new.message if new.message is not None else new.payload or ""
+    return f'{new.message[:-1]},"{message.RESERVED}":{new.native}}}'
 
 
 def _check_fields(new: NewEvent) -> None:

@@ -201,8 +201,12 @@ def logs() -> st.SearchStrategy[Log]:
 
 
 def versions(log: Log) -> Iterator[int]:
-    """Return the versions at which the log has a view worth a request: with a message in it."""
-    yield from (version for version in range(1, log.version + 1) if log.view(version).events)
+    """Return the versions that the log ever stood at and that have a view worth a request: with a message in it.
+
+    A boundary and its summary are written in one transaction, so the log never stood between them.
+    """
+    stood_at = (event.seq - 1 for event in log.events[1:] if not event.synthetic)
+    yield from (version for version in (*stood_at, log.version) if log.view(version).events)
 
 
 @every_format
