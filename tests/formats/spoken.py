@@ -198,7 +198,7 @@ def _gemini_part(part: Body, by: Any) -> Said:
     if "functionResponse" in part:
         answer = part["functionResponse"]
         media = tuple(_gemini_part(inner, by).text for inner in answer.get("parts") or ())
-        text = "".join(strings(answer["response"]))
+        text = " ".join(strings(answer["response"]))
         return Said("result", "tool", text, call=answer.get("id") or "", name=answer["name"], media=media)
     if "inlineData" in part:
         return Said("media", by, part["inlineData"]["data"])
