@@ -14,8 +14,9 @@ from app.formats.pairing import NO_RESULT, Exchange, Rules, Slot
 from app.formats.parts import Media, Part, Refusal, Text
 from app.formats.reading import Message
 from app.formats.rendered import Notes, Rendered
-from app.formats.responses_items import Item, calls_tool, is_silent, tidy
+from app.formats.responses_items import Item, calls_last, calls_tool, is_silent, kind_of, tidy
 
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 RULES: Final = Rules(
     target="openai-responses",
     names=openai.NAMES,
@@ -32,15 +33,24 @@ def render(view: View[StoredEvent]) -> Rendered:
     items: list[Item] = []
     for item in talk.items:
         if isinstance(item, Exchange):
-            items += _items(item.message, notes, item.slots)
+            made = _items(item.message, notes, item.slots)
+            items += made if len(item.answered) == len(item.slots) else calls_last(made)
             items += [Item(output(slot, notes), _seq(slot, item)) for slot in item.answered]
         else:
             items += _items(item, notes)
     fields: dict[str, Any] = {}
     if talk.prompt is not None:
         fields["instructions"] = raw_json.dump("".join(p.text for p in talk.prompt.parts if isinstance(p, Text)))
-    fields["input"] = tidy(items, notes)
+    fields["input"] = tidy(items, notes) or _opener(items, notes)
     return Rendered(fields=fields, warnings=notes.warnings, open_calls=talk.open_calls)
+
+
+def _opener(items: list[Item], notes: Notes) -> list[str]:
+    """Return something to send where all there is was reasoning that led to nothing yet."""
+    if not items:
+        return []
+    notes.add("opener-added", items[0].seq, "a neutral user message opens the list, for the provider wants one")
+    return [raw_json.dump({"role": "user", "content": pairing.OPENER})]
 
 
 def _seq(slot: Slot, exchange: Exchange) -> int:
@@ -135,7 +145,8 @@ def output(slot: Slot, notes: Notes) -> str:
         first = slot.results[0]
         if len(slot.results) == 1 and first.native:
             sent = raw_json.fields(first.native[0])
-            return raw_json.dump({**sent, "call_id": raw_json.raw(raw_json.dump(slot.id))})
+            fitted = raw_json.raw(raw_json.dump(kind)) if kind_of(sent) in _OUTPUTS else sent["type"]
+            return raw_json.dump({**sent, "type": fitted, "call_id": raw_json.raw(raw_json.dump(slot.id))})
         listed = [_part(part, result, notes) for result in slot.results for part in result.parts]
         is_text = all(result.listed is None for result in slot.results)
         shown = openai.result_text(slot) if is_text or not listed else listed

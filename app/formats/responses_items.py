@@ -67,6 +67,23 @@ def _is_blank(part: Fields) -> bool:
     return field is not None and not raw_json.string(part.get(field)).strip()
 
 
+def calls_last(items: Sequence[Item]) -> list[Item]:
+    """Put calls after what else the model did in one go, for nothing may follow a call that is still open.
+
+    Reasoning stays directly before what it led to.
+    """
+    said: list[Item] = []
+    called: list[Item] = []
+    led: list[Item] = []
+    for item in items:
+        found = raw_json.fields(item.text)
+        led.append(item)
+        if not is_reasoning(found):
+            (called if calls_tool(found) else said).extend(led)
+            led = []
+    return [*said, *called, *led]
+
+
 def tidy(items: Sequence[Item], notes: Notes) -> list[str]:
     """Leave out what the API refuses: reasoning without its follower, messages that say nothing, ids that repeat."""
     return _with_ids_once(_led(_speaking(items, notes), notes), notes)
