@@ -3,9 +3,7 @@
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib import import_module
-from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from app.domain import compaction, message
 from app.domain.compaction import Plan, Unchanged
@@ -13,6 +11,9 @@ from app.domain.event import COMPACTION, StoredEvent
 from app.domain.policy import Policy, TextSummarizer
 from app.domain.view import View, replay
 from app.domain.window import Window
+from app.formats import anyone
+from app.formats.incoming import Incoming
+from app.formats.reading import Format
 from app.formats.rendered import Rendered
 from app.summarizer import turn
 from tests.talk import Message
@@ -47,6 +48,19 @@ class Log:
             token_count=len(body) // 4 + 1,
         )
 
+    def tell(self, source: str, messages: Iterable[Body]) -> list[StoredEvent]:
+        """Append messages in a provider's own form: all of them or, where the door refuses one, none."""
+        texts = [json.dumps(one, ensure_ascii=False) for one in messages]
+        made = anyone.parse(texts, cast("Format", source), "/messages")
+        shapes = [message.check(json.loads(one.message)) for one in made]
+        return [self._told(one, shape) for one, shape in zip(made, shapes, strict=True)]
+
+    def _told(self, one: Incoming, shape: message.Shape) -> StoredEvent:
+        kept = "" if one.native is None else f',"{message.RESERVED}":{one.native}'
+        body = f"{one.message[:-1]}{kept}}}"
+        cost = len(body) // 4 + 1
+        return self._store(body=body, role=shape.role, calls=shape.calls, answers=shape.answers, token_count=cost)
+
     def _store(self, **fields: Any) -> StoredEvent:
         seq = len(self.events) + 1
         event = StoredEvent(seq=seq, event_id=f"event-{seq}", metadata="{}", timestamp=None, stored_at=_THEN, **fields)
@@ -78,15 +92,9 @@ class Log:
         return replay(self.events, version)
 
 
-def module(output: str) -> ModuleType:
-    """Return the module of a format."""
-    return import_module(f"app.formats.{output.replace('-', '_')}")
-
-
 def render(output: str, view: View[StoredEvent]) -> Rendered:
     """Render a view in a format."""
-    rendered: Rendered = module(output).render(view)
-    return rendered
+    return anyone.render(view, cast("Format", output))
 
 
 def text_of(rendered: Rendered) -> str:

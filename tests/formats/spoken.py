@@ -24,7 +24,7 @@ REQUEST: Final = {
 class Said:
     """One thing that a body says. ``text`` are words, arguments or a tool's answer; of media, the data or address."""
 
-    kind: Literal["system", "text", "thought", "call", "result", "media"]
+    kind: Literal["system", "text", "thought", "call", "result", "media", "other"]
     by: Literal["system", "user", "assistant", "tool"]
     text: str = ""
     call: str = ""
@@ -174,10 +174,11 @@ def _block(block: Body, by: Any) -> Said:
         media = tuple(one.text for one in told if one.kind == "media")
         text = "".join(one.text for one in told if one.kind == "text")
         return Said("result", "tool", text, call=block["tool_use_id"], media=media)
+    if kind not in {"image", "document"}:
+        return Said("other", by, name=kind)
     source = block["source"]
-    if source["type"] == "text":
-        return Said("text", by, source["data"])
-    return Said("media", by, source.get("data") or source.get("url") or source["file_id"])
+    data = source.get("data") or source.get("url") or source["file_id"]
+    return Said("text" if source["type"] == "text" else "media", by, data)
 
 
 def _gemini(body: Body) -> Iterator[Said]:
@@ -200,9 +201,9 @@ def _gemini_part(part: Body, by: Any) -> Said:
         media = tuple(_gemini_part(inner, by).text for inner in answer.get("parts") or ())
         text = " ".join(strings(answer["response"]))
         return Said("result", "tool", text, call=answer.get("id") or "", name=answer["name"], media=media)
-    if "inlineData" in part:
-        return Said("media", by, part["inlineData"]["data"])
-    return Said("media", by, part["fileData"]["fileUri"])
+    if "inlineData" in part or "fileData" in part:
+        return Said("media", by, part["inlineData"]["data"] if "inlineData" in part else part["fileData"]["fileUri"])
+    return Said("other", by, name=next(iter(part)))
 
 
 def bare(url: str) -> str:

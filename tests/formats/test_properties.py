@@ -6,8 +6,7 @@ Every text that a generated log holds is a word of its own, so that it can be fo
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,22 +16,13 @@ from hypothesis import strategies as st
 from app.domain import turn
 from app.domain.event import COMPACTION, StoredEvent
 from app.domain.view import View
-from app.domain.window import Rule, Window
 from tests.formats import spoken
 from tests.formats.logs import Body, Log, body_of, render, text_of
+from tests.formats.natives import PNG
 from tests.formats.spoken import FORMATS, Said
+from tests.formats.telling import Step, Teller, steps
 from tests.formats.validators import CHECKS
 from tests.talk import Message
-
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-MOST_STEPS = 18
-LONGEST = 86
-
-# Few ids, so that they repeat in later turns and inside one message, and odd ones that two providers refuse.
-CALL_IDS = ["a", "b", "call_0", "functions.f:0", "call|fc_1", "x" * LONGEST, "x" * LONGEST + "y", "é", ""]
-TOOL_NAMES = ["f", "look_up", "a.b", "1st", "Zoë tool", "n" * 70, ""]
-NAMES = ["Ann", "Ann Lee", "Zoë/1", "", "x" * 200]
-BLANKS = ["", " ", "\n\t"]
 
 every_format = pytest.mark.parametrize("output", FORMATS)
 thoroughly = settings(
@@ -41,159 +31,6 @@ thoroughly = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing that happens to a log: what, and how; ``choices`` are what it may decide with."""
-
-    what: str
-    choices: tuple[int, ...]
-
-
-step = st.builds(
-    Step,
-    st.sampled_from(
-        ["user"] * 5 + ["assistant"] * 3 + ["calls"] * 5 + ["result"] * 6 + ["system", "custom"] + ["compact"] * 3
-    ),
-    st.tuples(*[st.integers(0, 59)] * 6),
-)
-# A list of any length is mostly a short one; here every length is as likely as every other.
-steps = st.integers(1, MOST_STEPS).flatmap(lambda count: st.lists(step, min_size=count, max_size=count))
-
-
-class Teller:
-    """Tells a log from steps. The same steps tell the same log."""
-
-    def __init__(self) -> None:
-        self.log = Log()
-
-    def tell(self, told: Iterable[Step]) -> Log:
-        for step in told:
-            getattr(self, f"_{step.what}")(*step.choices)
-        return self.log
-
-    def _word(self, kind: str, place: int = 0) -> str:
-        return f"{kind}{self.log.version + 1}x{place}z"
-
-    def _user(self, how: int, which: int, *_: int) -> None:
-        message: Message = {"role": "user", "content": self._content(how, "said")}
-        if which % 4 == 0:
-            message["name"] = NAMES[which % len(NAMES)]
-        self.log.append(message)
-
-    def _content(self, how: int, kind: str) -> Any:
-        word = self._word(kind)
-        many = [
-            word,
-            word,
-            f"{word}  \n",
-            BLANKS[how % 3],
-            [{"type": "text", "text": word}, {"type": "text", "text": self._word(kind, 1)}],
-            [{"type": "text", "text": ""}, {"type": "text", "text": word}],
-            [],
-            [{"type": "text", "text": word}, *self._media(how)],
-            self._media(how),
-            [{"type": "acme_part", "acme": word}, {"type": "text", "text": self._word(kind, 1)}],
-        ]
-        return many[how % len(many)]
-
-    def _media(self, how: int) -> list[Body]:
-        number = self.log.version + 1
-        many: list[Body] = [
-            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}},
-            {"type": "image_url", "image_url": {"url": f"https://example.com/media{number}.png", "detail": "low"}},
-            {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
-            {"type": "file", "file": {"file_id": f"file-media{number}"}},
-            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
-        ]
-        return [many[how % len(many)], many[(how // 5) % len(many)]]
-
-    def _assistant(self, how: int, which: int, *_: int) -> None:
-        word = self._word("told")
-        many: list[Message] = [
-            {"content": word},
-            {"content": f"{word} \n"},
-            {"content": BLANKS[which % 3]},
-            {"content": None},
-            {"content": None, "refusal": word},
-            {"content": word, "refusal": self._word("told", 1)},
-            {"content": [{"type": "text", "text": word}, {"type": "refusal", "refusal": self._word("told", 1)}]},
-            {"content": [{"type": "text", "text": " "}, {"type": "text", "text": word}]},
-            {"content": word, "tool_calls": []},
-            {"content": word, "reasoning_content": "inner", "annotations": []},
-        ]
-        self.log.append({"role": "assistant", **many[how % len(many)]})
-
-    def _calls(self, how: int, count: int, *which: int) -> None:
-        word = self._word("told")
-        contents: list[Any] = [None, None, "", word, f"{word}\n", [{"type": "text", "text": word}]]
-        made = [
-            {
-                "id": CALL_IDS[number % len(CALL_IDS)],
-                "type": "function",
-                "function": {
-                    "name": TOOL_NAMES[number // 9 % len(TOOL_NAMES)],
-                    "arguments": self._arguments(number, at),
-                },
-            }
-            for at, number in enumerate(which[: count % 3 + 1])
-        ]
-        self.log.append({"role": "assistant", "content": contents[how % len(contents)], "tool_calls": made})
-
-    def _arguments(self, how: int, place: int) -> Any:
-        word = self._word("argued", place)
-        many: list[Any] = [
-            json.dumps({"k": word}),
-            json.dumps({"k": word}),
-            {"k": word, "deep": {"list": [1, 2.50]}},
-            json.dumps({"z": 1, "a": word, "big": 12345678901234567890123}),
-            f'{{"k": "{word}',
-            json.dumps([word]),
-            json.dumps(word),
-            "null",
-            "",
-        ]
-        return many[how % len(many)]
-
-    def _result(self, how: int, which: int, *_: int) -> None:
-        word = self._word("result")
-        contents: list[Any] = [
-            word,
-            word,
-            f"{word}\n",
-            BLANKS[which % 3],
-            None,
-            [],
-            [{"type": "text", "text": word}, {"type": "text", "text": self._word("result", 1)}],
-            [{"type": "text", "text": word}, *self._media(how)],
-            [{"type": "acme_part", "acme": word}],
-        ]
-        # Mostly the call that waits longest, else any id of the pool: late, twice, or of a call that never was.
-        waiting = self._waiting()
-        call = waiting[0] if waiting and which % 3 else CALL_IDS[which % len(CALL_IDS)]
-        self.log.append({"role": "tool", "tool_call_id": call, "content": contents[how % len(contents)]})
-
-    def _waiting(self) -> list[str]:
-        waiting: list[str] = []
-        for event in self.log.events:
-            waiting += event.calls
-            if event.answers in waiting:
-                waiting.remove(event.answers)
-        return waiting
-
-    def _system(self, how: int, *_: int) -> None:
-        contents: list[Any] = [self._word("ruled"), [{"type": "text", "text": self._word("ruled")}], " "]
-        role = "developer" if how % 2 else "system"
-        self.log.append({"role": role, "content": contents[how % len(contents)]})
-
-    def _custom(self, *_: int) -> None:
-        self.log.append({"type": "ACME.CLICK", "payload": {"hidden": self._word("custom")}})
-
-    def _compact(self, how: int, size: int, *_: int) -> None:
-        rule = list(Rule)[how % 3]
-        summary = f"summary{self.log.version + 1}z" if how % 2 else None
-        self.log.compact(Window(rule, size % 3 + 1 if rule is not Rule.TOKEN_BUDGET else 20 + size), summary)
 
 
 def logs() -> st.SearchStrategy[Log]:
@@ -347,7 +184,8 @@ def media_in(message: Message) -> Iterator[str]:
         elif part["type"] == "input_audio":
             yield part["input_audio"]["data"]
         elif part["type"] == "file":
-            yield part["file"].get("file_id") or spoken.bare(part["file"]["file_data"])
+            file = part["file"]
+            yield file.get("file_id") or file.get("file_url") or spoken.bare(file["file_data"])
 
 
 @every_format
@@ -399,6 +237,36 @@ def check_calls(event: StoredEvent, made: list[Said]) -> None:
 @every_format
 @thoroughly
 @given(log=logs())
+def test_thoughts_and_signatures_go_out_as_they_came_in_or_not_at_all(output: str, log: Log) -> None:
+    view = log.view()
+    request = spoken.request(output, body_of(render(output, view)))
+    kept = [piece for event in view.events for piece in objects_in(json.loads(event.body).get("turnlog"))]
+    for piece in objects_in(request):
+        signed = piece.get("signature") is not None or piece.get("type") in {"redacted_thinking", "reasoning"}
+        if signed or (piece.get("thoughtSignature") not in {None, NO_SIGNATURE}):
+            assert piece in kept, f"{piece} came from nobody"
+    everything = "\n".join(spoken.strings(request))
+    for source in {"anthropic", "gemini", "responses"} - {output.removeprefix("openai-")}:
+        assert f"thinks{source}" not in everything, f"thoughts of {source} were sent"
+
+
+# What Google's own page tells to send where a call has no signature, for another model made it.
+NO_SIGNATURE = "skip_thought_signature_validator"
+
+
+def objects_in(value: Any) -> Iterator[Body]:
+    if isinstance(value, dict):
+        yield value
+        for inner in value.values():
+            yield from objects_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from objects_in(inner)
+
+
+@every_format
+@thoroughly
+@given(log=logs())
 def test_warnings_tell_of_events_that_are_in_the_view(output: str, log: Log) -> None:
     view = log.view()
     seqs = {event.seq for event in view.events}
@@ -422,7 +290,8 @@ ODD = [
 
 _HASHED = """
 from tests.formats.logs import render, text_of
-from tests.formats.test_properties import FORMATS, ODD, Teller
+from tests.formats.telling import Teller
+from tests.formats.test_properties import FORMATS, ODD
 import hashlib
 log = Teller().tell(ODD)
 print([hashlib.sha256(text_of(render(output, log.view())).encode()).hexdigest() for output in FORMATS])

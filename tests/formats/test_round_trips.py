@@ -231,7 +231,44 @@ def test_one_conversation_told_by_all_four_is_one_conversation(talk: Talk) -> No
         assert sum("a cat" in one for one in answers) == len(CONVERSATIONS)
 
 
-SAME = {
+SEARCHED = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "cats"},
+}
+
+
+def test_an_answer_that_was_told_twice_is_still_valid(talk: Talk) -> None:
+    """A client that tells one answer of the Responses API again sends items with the ids that the log has already."""
+    for _ in range(2):
+        tell(
+            talk,
+            "openai-responses",
+            [{"role": "user", "content": "look"}, SEARCHED, *CONVERSATIONS["openai-responses"][1][1:]],
+        )
+    for output in FORMATS:
+        read(talk, output)
+
+
+def test_a_call_of_one_provider_and_its_result_from_another_belong_together(talk: Talk) -> None:
+    """The model is changed while a tool runs: its call came as one provider's, the result as the other's."""
+    for called, answered in itertools.product(SAME, repeat=2):
+        copy_of = Talk(talk.http, f"{talk.id}-{called}-{answered}")
+        before, after = copy.deepcopy(SAME[called]), copy.deepcopy(SAME[answered])
+        if answered == "gemini":
+            after[2]["parts"][0]["functionResponse"]["id"] = "c"
+        if called == "gemini":
+            before[1]["parts"][1]["functionCall"]["id"] = "c"
+        tell(copy_of, called, before[:-2])
+        tell(copy_of, answered, after[-2:])
+        for output in FORMATS:
+            ((made, result),) = spoken.pairs(spoken.said(output, read(copy_of, output)))
+            assert (made.name, spoken.arguments(made.text)) == ("find", {"id": 9})
+            assert "shipped" in result.text
+
+
+SAME: dict[str, list[Body]] = {
     "openai": [
         {"role": "user", "content": "Where is my order?"},
         {

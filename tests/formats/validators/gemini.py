@@ -183,5 +183,5 @@ def _answers(calls: list[Content], responses: list[Content], *, unfinished: bool
 
 
 def _answers_call(response: Content, call: Content) -> bool:
-    ids = response.get("id"), call.get("id")
-    return response["name"] == call["name"] and (None in ids or ids[0] == ids[1])
+    """An id "must be sent back in the associated FunctionResponse", which has none of its own."""
+    return (response["name"], response.get("id")) == (call["name"], call.get("id"))

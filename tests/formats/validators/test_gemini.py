@@ -73,6 +73,8 @@ BAD = {
     "a response by another name": [user(), model(call("f")), user(response("g"))],
     "responses in another order": [user(), model(call("f"), call("g")), user(response("g"), response("f"))],
     "responses to other ids": [user(), model(call(id="1"), call(id="2")), user(response(id="2"), response(id="1"))],
+    "an id that is not sent back": [user(), model(call(id="1")), user(response())],
+    "an id that the call does not have": [user(), model(call()), user(response(id="1"))],
     "text beside responses": [user(), model(call()), user(response(), {"text": "x"})],
     "args that are a string": [user(), model(call(args="{}")), user(response())],
     "args that are a list": [user(), model(call(args=[])), user(response())],
