@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import tiktoken
 
-from app.domain.message import RESERVED
+from app.domain.message import RESERVED, thoughts
 
 # OpenAI's cookbook ("How to count tokens with tiktoken") frames a message with 3 tokens and a name with 1.
 MESSAGE_TOKENS: Final = 3
@@ -67,9 +67,6 @@ _NOT_TEXT: Final = frozenset(
     | {"data", "file_data", "b64_json", "bytes", "signature", "thought_signature", "thoughtSignature"}
     | {"encrypted_content", "encryptedContent", "redacted_content", "redactedContent"}
 )
-# What only the provider that sent a message understands is kept under this key, as its own pieces.
-_PIECES: Final = ("content", "items", "parts")
-_THOUGHTS: Final = frozenset({"thinking", "reasoning"})
 _COMPACT_JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
@@ -197,7 +194,7 @@ def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
     yield CALL_TOKENS * (len(calls) if isinstance(calls, list) else 0)
     yield CALL_TOKENS if message.get("function_call") else 0
     rest: list[tuple[str, Any]] = [item for item in message.items() if item[0] != RESERVED]
-    rest += _thoughts(message.get(RESERVED))
+    rest += thoughts(message)
     while rest:
         field, value = rest.pop()
         if field in _NOT_TEXT or not (value or field in _ARGUMENT_FIELDS):
@@ -212,16 +209,6 @@ def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
                 rest.extend(value.items())
             else:
                 yield known
-
-
-def _thoughts(native: Any) -> Iterator[tuple[str, Any]]:
-    """Return the model's thoughts among the pieces that a provider sent: all else in them is in the message, too."""
-    if not isinstance(native, Mapping):
-        return
-    for field in _PIECES:
-        for piece in native.get(field) or ():
-            if piece.get("type") in _THOUGHTS or piece.get("thought") is True:
-                yield from piece.items()
 
 
 def _string(field: str, value: str) -> str | int:
