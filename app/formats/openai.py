@@ -84,6 +84,7 @@ def _call(slot: Slot, seq: int, notes: Notes) -> Raw:
     if slot.id != call.id:
         changes["id"] = raw_json.raw(raw_json.dump(slot.id))
     if "type" not in found:
+        notes.add("call-adapted", seq, "a call without a type is shown as a call of a function")
         changes["type"] = raw_json.raw('"function"')
     kind = "custom" if call.custom else "function"
     inner = raw_json.fields(found[kind])
