@@ -12,6 +12,8 @@ from typing import Any, Final
 import msgspec
 import tiktoken
 
+from app.domain.message import RESERVED, thoughts
+
 # OpenAI's cookbook ("How to count tokens with tiktoken") frames a message with 3 tokens and a name with 1.
 MESSAGE_TOKENS: Final = 3
 NAME_TOKENS: Final = 1
@@ -191,7 +193,8 @@ def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
     yield NAME_TOKENS if message.get("name") else 0
     yield CALL_TOKENS * (len(calls) if isinstance(calls, list) else 0)
     yield CALL_TOKENS if message.get("function_call") else 0
-    rest: list[tuple[str, Any]] = list(message.items())
+    rest: list[tuple[str, Any]] = [item for item in message.items() if item[0] != RESERVED]
+    rest += thoughts(message)
     while rest:
         field, value = rest.pop()
         if field in _NOT_TEXT or not (value or field in _ARGUMENT_FIELDS):

@@ -1,14 +1,14 @@
 """Answers: from the service's values to JSON."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from fastapi import Response
 from msgspec import UNSET
 
 from app.api import schemas
-from app.api.schemas import instant, raw
+from app.api.wire import instant, raw
 from app.domain.event import StoredEvent
 from app.domain.session import Session
 from app.domain.view import View
@@ -16,6 +16,16 @@ from app.formats.rendered import Rendered
 from app.service.boundary import TokenFigures
 from app.service.compactions import Outcome
 from app.service.events import Receipt
+
+# The fields of providers' requests, and what they are called here.
+_FIELDS: Final = {
+    "messages": "messages",
+    "input": "input",
+    "instructions": "instructions",
+    "system": "system",
+    "systemInstruction": "system_instruction",
+    "contents": "contents",
+}
 
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -89,15 +99,17 @@ def view(session_id: str, read: View[StoredEvent], rendered: Rendered | None) ->
     if rendered is None:
         shown.events = events(session_id, read)
     elif rendered.fields:
-        shown.messages = _raw_list(rendered.fields["messages"])
-        shown.warnings = [schemas.Warning(code=one.code, seq=one.seq, detail=one.detail) for one in rendered.warnings]
+        for name, value in rendered.fields.items():
+            setattr(shown, _FIELDS[name], raw(value) if isinstance(value, str) else [raw(text) for text in value])
+        shown.warnings = [
+            schemas.ViewWarning(code=one.code, seq=one.seq, detail=one.detail) for one in rendered.warnings
+        ]
+        shown.open_tool_calls = [
+            schemas.OpenToolCall(id=one.call_id, seq=one.seq, name=one.name) for one in rendered.open_calls
+        ]
     else:
         shown.text = rendered.text
     return shown
-
-
-def _raw_list(texts: Sequence[str]) -> list[msgspec.Raw]:
-    return [raw(text) for text in texts]
 
 
 def compaction(outcome: Outcome) -> schemas.Compaction:

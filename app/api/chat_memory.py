@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api import answers, schemas
 from app.api.deps import ConversationId, Ctx, NewConversationId, Tenant, body_of
 from app.api.documentation import operation
-from app.api.schemas import text_of
+from app.api.wire import text_of
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
 from app.service import chat_memory
 from app.service.chat_memory import LARGEST_MEMORY

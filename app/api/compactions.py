@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query, Request, Response
 from app.api import answers, schemas
 from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import operation
-from app.api.schemas import utc
+from app.api.wire import utc
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
 from app.service import compactions, policies, sweeps

@@ -22,12 +22,12 @@ from app.api.deps import (
     position_of,
 )
 from app.api.documentation import operation
-from app.api.schemas import text_of, utc
+from app.api.wire import text_of, utc
 from app.domain import event as rules
 from app.domain import view as view_rules
 from app.domain.errors import InvalidRequest, MalformedRequest
 from app.domain.log import Filters, Listed, Order, Page
-from app.service import events
+from app.service import drafts, events
 from app.service import views as view_service
 from app.service.drafts import NewEvent
 from app.service.events import Options
@@ -89,24 +89,20 @@ async def append_events(  # noqa: PLR0913, PLR0917 - one for each parameter of t
         create=create,
         place="/events" if body.messages is UNSET else "/messages",
     )
-    receipt = await events.append(ctx, tenant, name, _batch(body), options)
+    receipt = await events.append(ctx, tenant, name, await _batch(body), options)
     view = await views.read_and_show(ctx, tenant, name, output) if give_back else UNSET
     shown = answers.receipt(name, receipt, view)
     return answers.answer(shown, 200 if receipt.all_replayed else 201)
 
 
-def _batch(body: schemas.NewEvents) -> list[NewEvent]:
+async def _batch(body: schemas.NewEvents) -> list[NewEvent]:
     """Return the events of a body in either of its two forms."""
     if body.messages is not UNSET:
         if body.events is not UNSET:
             raise InvalidRequest.at("/messages", "events, or format and messages, not both")
         if body.format is UNSET:
             raise InvalidRequest.at("/format", "names whose messages these are")
-        places = (f"/messages/{at}" for at in range(len(body.messages)))
-        return [
-            NewEvent(message=text_of(message), place=place, message_place=place)
-            for message, place in zip(body.messages, places, strict=False)
-        ]
+        return await drafts.from_provider([bytes(one).decode() for one in body.messages], body.format, "/messages")
     if body.format is not UNSET:
         raise InvalidRequest.at("/messages", "is missing")
     return [_event(new, f"/events/{at}") for at, new in enumerate(body.events or [])]

@@ -10,7 +10,7 @@ from app.api.documentation import operation
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
 from app.domain.errors import Unavailable
 from app.service import health
-from app.service.views import FORMATS
+from app.service.views import FORMATS, PROVIDER_FORMATS
 
 router = APIRouter(tags=["Operations"])
 
@@ -56,7 +56,7 @@ async def capabilities(ctx: Ctx) -> Response:
     return answers.answer(
         schemas.Capabilities(
             version=__version__,
-            formats={"in": ["openai"], "out": list(FORMATS)},
+            formats={"in": list(PROVIDER_FORMATS), "out": list(FORMATS)},
             limits={
                 "body_bytes": limits.body_bytes,
                 "event_bytes": limits.event_bytes,

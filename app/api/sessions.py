@@ -10,7 +10,7 @@ from msgspec import UNSET
 from app.api import answers, schemas
 from app.api.deps import BAD_CURSOR, Ctx, NewSessionId, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import operation
-from app.api.schemas import microseconds, moment, text_of
+from app.api.wire import microseconds, moment, text_of
 from app.domain.errors import InvalidRequest, MalformedRequest
 from app.domain.session import Place
 from app.service import sessions

@@ -43,20 +43,21 @@ async def get_view(  # noqa: PLR0913, PLR0917 - one for each parameter of the co
         return Response(status_code=304, headers=headers)
     ctx.meter.read(output)
     if output == "text":
-        return Response(views.rendered(view, output).text, media_type="text/plain; charset=utf-8", headers=headers)
-    return answers.answer(shown(session_id, view, output), headers=headers)
+        told = await views.rendered(view, output)
+        return Response(told.text, media_type="text/plain; charset=utf-8", headers=headers)
+    return answers.answer(await shown(session_id, view, output), headers=headers)
 
 
-def shown(session_id: str, view: View[StoredEvent], output: Format) -> schemas.View:
+async def shown(session_id: str, view: View[StoredEvent], output: Format) -> schemas.View:
     """Show a view in a format."""
-    return answers.view(session_id, view, None if output == "events" else views.rendered(view, output))
+    return answers.view(session_id, view, None if output == "events" else await views.rendered(view, output))
 
 
 async def read_and_show(ctx: Context, tenant: str, session_id: str, output: Format) -> schemas.View:
     """Read the view as it is now and show it in a format."""
     view = await views.read(ctx, tenant, session_id, Asked())
     ctx.meter.read(output)
-    return shown(session_id, view, output)
+    return await shown(session_id, view, output)
 
 
 def known(if_none_match: Sequence[str], output: Format) -> Known:

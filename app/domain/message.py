@@ -1,11 +1,17 @@
 """Chat messages as clients send them: the OpenAI shape, checked, with everything unknown left alone."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Final, cast
 
 from app.domain.errors import InvalidRequest
 from app.domain.event import ROLES, Role
 from app.domain.exact_json import Json
+
+# Under this key a stored message keeps what only the provider it came from understands. Clients do not send it.
+RESERVED: Final = "turnlog"
+_PIECES: Final = ("content", "items", "parts")
+_THOUGHTS: Final = frozenset({"thinking", "reasoning"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ def check(message: Json) -> Shape:
     """
     if not isinstance(message, dict):
         raise InvalidRequest.at("", "a message is an object")
+    if RESERVED in message:
+        raise InvalidRequest.at(f"/{RESERVED}", "is a field that turnlog keeps for itself")
     role = message.get("role")
     if role not in ROLES:
         raise InvalidRequest.at("/role", f"the role is one of {', '.join(ROLES)}")
@@ -94,3 +102,15 @@ def _text(value: dict[str, Json], field: str, pointer: str, detail: str) -> str:
     if not isinstance(text, str):
         raise InvalidRequest.at(f"{pointer}/{field}", f"{detail}: a string")
     return text
+
+
+def thoughts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of the model's thoughts in a stored message.
+
+    They are among the pieces that its provider sent. All else in those is in the message itself, too.
+    """
+    kept = message.get(RESERVED) or {}
+    for field in _PIECES:
+        for piece in kept.get(field) or ():
+            if piece.get("type") in _THOUGHTS or piece.get("thought") is True:
+                yield from piece.items()

@@ -10,6 +10,8 @@ from uuid import UUID, uuid5
 from app.domain import event, exact_json, message
 from app.domain.errors import InvalidRequest, PayloadTooLarge, Problem
 from app.domain.event import MESSAGE, Draft
+from app.formats import anyone
+from app.formats.reading import Format as ProviderFormat
 from app.service.context import Context, Limits, offloaded
 from app.tokens import LONG_TEXT, TokenCounter
 
@@ -22,10 +24,12 @@ LARGEST_TOKEN_COUNT: Final = 2**31 - 1
 class NewEvent:
     """An event as a client wrote it. ``message``, ``payload`` and ``metadata`` are JSON text, None when absent.
 
-    ``place`` is the JSON pointer of the event in the request and ``message_place`` that of its message.
+    ``native`` is the JSON text of what a message from another provider keeps under the reserved key. ``place`` is the
+    JSON pointer of the event in the request and ``message_place`` that of its message.
     """
 
     message: str | None = None
+    native: str | None = None
     payload: str | None = None
     metadata: str | None = None
     event_id: str | None = None
@@ -39,6 +43,17 @@ class NewEvent:
 def id_from_key(key: str, position: int) -> str:
     """Return the id of the event at ``position`` of the batch that was sent with this Idempotency-Key."""
     return str(uuid5(_KEYS, f"{position}:{key}"))
+
+
+async def from_provider(messages: Sequence[str], sent_as: ProviderFormat, place: str) -> list[NewEvent]:
+    """Return the events of a provider's own messages, which may be more or fewer than those.
+
+    Raises:
+        InvalidRequest: with pointers into the request, in which the list is at ``place``.
+    """
+    heavy = sum(map(len, messages)) > LONG_TEXT
+    made = await offloaded(heavy, anyone.parse, messages, sent_as, place)
+    return [NewEvent(message=one.message, native=one.native, place=one.place, message_place=one.place) for one in made]
 
 
 async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str | None = None) -> list[Draft]:
@@ -55,7 +70,7 @@ async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str 
             return given
         return id_from_key(idempotency_key, position) if idempotency_key is not None else ctx.new_id()
 
-    size = sum(len(new.message or new.payload or "") + len(new.metadata or "") for new in batch)
+    size = sum(len(new.message or new.payload or "") + len(new.native or "") + len(new.metadata or "") for new in batch)
     return await offloaded(size > LONG_TEXT, _make_all, batch, ctx.limits, ctx.tokens, id_of)
 
 
@@ -95,7 +110,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         metadata = _object(new.metadata or "{}", "/metadata")
     except InvalidRequest as error:
         raise error.below(new.place) from error
-    body = new.message if new.message is not None else new.payload or ""
+    body = _body(new)
     if len(body.encode()) + len(metadata.encode()) > limits.event_bytes:
         raise PayloadTooLarge(limit_bytes=limits.event_bytes, what=f"the event at {new.place}")
     if new.message is None:
@@ -109,7 +124,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
             token_count=0,
         )
     try:
-        value = exact_json.parse(body)
+        value = exact_json.parse(new.message)
         shape = message.check(value)
     except InvalidRequest as error:
         raise error.below(new.message_place) from error
@@ -120,10 +135,19 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         body=body,
         metadata=metadata,
         timestamp=new.timestamp,
-        token_count=new.token_count if new.token_count is not None else _count(counter, value),
+        token_count=new.token_count
+        if new.token_count is not None
+        else _count(counter, value if new.native is None else exact_json.parse(body)),
         calls=shape.calls,
         answers=shape.answers,
     )
+
+
+def _body(new: NewEvent) -> str:
+    """Return what is stored: the message or payload as it was sent, with what only its provider understands."""
+    if new.message is None or new.native is None:
+        return new.message if new.message is not None else new.payload or ""
+    return f'{new.message[:-1]},"{message.RESERVED}":{new.native}}}'
 
 
 def _check_fields(new: NewEvent) -> None:

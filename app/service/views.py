@@ -1,20 +1,25 @@
 """The view: read it, and put it into a provider's shape."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from app.domain import view as rules
 from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound
 from app.domain.event import StoredEvent
 from app.domain.view import NOTHING_KNOWN, Known, View
-from app.formats import openai, text
+from app.formats import anyone, reading
 from app.formats.rendered import Rendered
-from app.service.context import Context
+from app.service.context import Context, offloaded
 from app.storage import sessions as session_store
 from app.storage import views as store
 
-Format: TypeAlias = Literal["events", "openai", "text"]
-FORMATS: tuple[Format, ...] = ("events", "openai", "text")
+ProviderFormat: TypeAlias = reading.Format
+Format: TypeAlias = Literal["events", "openai", "openai-responses", "anthropic", "gemini", "text"]
+PROVIDER_FORMATS: tuple[ProviderFormat, ...] = reading.FORMATS
+FORMATS: tuple[Format, ...] = ("events", "openai", "openai-responses", "anthropic", "gemini", "text")
+
+# Rendering takes about 30 ms for a view of this many characters, which is as long as other requests should wait.
+LONG_VIEW: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,7 @@ def _shown(found: store.Found[StoredEvent], asked: Asked) -> View[StoredEvent]:
     return replace(found.view, events=rules.last(found.view.events, asked.last_n))
 
 
-def rendered(view: View[StoredEvent], output: Literal["openai", "text"]) -> Rendered:
-    """Render a view for a provider. The same view gives the same bytes, in every process."""
-    return {"openai": openai.render, "text": text.render}[output](view)
+async def rendered(view: View[StoredEvent], output: ProviderFormat | Literal["text"]) -> Rendered:
+    """Render a view for a provider, off the event loop when it is long. The same view gives the same bytes."""
+    heavy = sum(len(event.body) for event in view.events) > LONG_VIEW
+    return await offloaded(heavy, anyone.render, view, output)

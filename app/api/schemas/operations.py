@@ -1,0 +1,58 @@
+"""Chat memories, errors and what the server says of itself, as JSON."""
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+
+class NewMessages(Struct, forbid_unknown_fields=True, kw_only=True):
+    """Messages to add to a chat memory."""
+
+    messages: list[Raw]
+
+
+class ChatMemory(Struct, kw_only=True):
+    """A chat memory: the messages in it, oldest first."""
+
+    messages: list[Raw]
+
+
+class Capabilities(Struct, kw_only=True):
+    """What this server is and takes."""
+
+    version: str
+    formats: dict[str, list[str]]
+    limits: dict[str, int]
+    defaults: dict[str, Any]
+    tokens: dict[str, Any]
+    summarizer: dict[str, bool]
+
+
+class Health(Struct, kw_only=True):
+    """Alive, or ready."""
+
+    status: Literal["ok"] = "ok"
+
+
+class ProblemPlace(Struct, kw_only=True):
+    """One wrong place: a JSON pointer into the body, or the name of a parameter."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(Struct, kw_only=True):
+    """An error, as RFC 9457 has it. `code` is stable; some codes carry facts of their own."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
+    errors: list[ProblemPlace] | UnsetType = UNSET
+    event_id: str | UnsetType = UNSET
+    seq: int | UnsetType = UNSET
+    expected_version: int | UnsetType = UNSET
+    current_version: int | UnsetType = UNSET
+    limit_bytes: int | UnsetType = UNSET

@@ -1,0 +1,60 @@
+"""Sessions as JSON."""
+
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from app.api.wire import Ttl
+from app.service.policies import Policy
+
+
+class NewSession(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A session to create."""
+
+    id: str | UnsetType = UNSET
+    ttl_seconds: Ttl | UnsetType | None = UNSET
+    metadata: Raw | UnsetType = UNSET
+    policy: Policy | None = None
+
+
+class FoundSession(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A session to find, or to create when there is none."""
+
+    ttl_seconds: Ttl | UnsetType | None = UNSET
+    metadata: Raw | UnsetType = UNSET
+    policy: Policy | None = None
+
+
+class SessionChange(Struct, forbid_unknown_fields=True, kw_only=True):
+    """What to change in a session: `metadata` is merged, a null value removes its key; `policy: null` removes it."""
+
+    ttl_seconds: Ttl | UnsetType | None = UNSET
+    metadata: Raw | UnsetType = UNSET
+    policy: Policy | UnsetType | None = UNSET
+
+
+class ViewFigures(Struct, kw_only=True):
+    """What the current view of a session amounts to; `boundary` is the seq of the newest boundary."""
+
+    events: int
+    turns: int
+    tokens: int
+    boundary: int | None
+
+
+class Session(Struct, kw_only=True):
+    """A session; `version` is the seq of its newest event."""
+
+    id: str
+    created_at: str
+    expires_at: str | None
+    metadata: Raw
+    policy: Raw | None
+    version: int
+    view: ViewFigures
+
+
+class SessionList(Struct, kw_only=True):
+    """A page of sessions."""
+
+    data: list[Session]
+    has_more: bool
+    next_cursor: str | None

@@ -1,0 +1,153 @@
+"""OpenAI responses: `instructions` and `input`."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from msgspec import Raw
+
+from app.domain.event import StoredEvent
+from app.domain.view import View
+from app.formats import openai, pairing, parts, raw_json
+from app.formats.calls import Ids
+from app.formats.pairing import NO_RESULT, Exchange, Rules, Slot
+from app.formats.parts import Media, Part, Refusal, Text
+from app.formats.reading import Message
+from app.formats.rendered import Notes, Rendered
+from app.formats.responses_items import Item, calls_last, calls_tool, is_silent, kind_of, tidy
+
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+RULES: Final = Rules(
+    target="openai-responses",
+    names=openai.NAMES,
+    # An output finds its call by the id alone, wherever it stands, so that each id may be there once.
+    ids=lambda: Ids(re.compile(r".+", re.DOTALL), re.compile(r"(?!)"), 64),
+    speaks=lambda message: not all(map(is_silent, map(raw_json.fields, message.native or ()))),
+)
+
+
+def render(view: View[StoredEvent]) -> Rendered:
+    """Render a view as the instructions and a list of items."""
+    notes = Notes()
+    talk = pairing.arrange(view, RULES, notes)
+    items: list[Item] = []
+    for item in talk.items:
+        if isinstance(item, Exchange):
+            made = _items(item.message, notes, item.slots)
+            items += made if len(item.answered) == len(item.slots) else calls_last(made)
+            items += [Item(output(slot, notes), _seq(slot, item)) for slot in item.answered]
+        else:
+            items += _items(item, notes)
+    fields: dict[str, Any] = {}
+    if talk.prompt is not None:
+        fields["instructions"] = raw_json.dump("".join(p.text for p in talk.prompt.parts if isinstance(p, Text)))
+    fields["input"] = tidy(items, notes) or _opener(items, notes)
+    return Rendered(fields=fields, warnings=notes.warnings, open_calls=talk.open_calls)
+
+
+def _opener(items: list[Item], notes: Notes) -> list[str]:
+    """Return something to send where all there is was reasoning that led to nothing yet."""
+    if not items:
+        return []
+    notes.add("opener-added", items[0].seq, "a neutral user message opens the list, for the provider wants one")
+    return [raw_json.dump({"role": "user", "content": pairing.OPENER})]
+
+
+def _seq(slot: Slot, exchange: Exchange) -> int:
+    """Return the seq of the event that an output is about."""
+    return slot.results[0].seq if slot.results else exchange.message.seq
+
+
+def _items(message: Message, notes: Notes, slots: Iterable[Slot] = ()) -> list[Item]:
+    return [Item(text, message.seq) for text in write(message, notes, slots)]
+
+
+def write(message: Message, notes: Notes, slots: Iterable[Slot] = ()) -> list[str]:
+    """Write a message's items: its own if it came as items, else what can be said of it in items."""
+    if message.native is not None:
+        return list(_native(message, message.native, list(slots)))
+    said = [raw_json.dump({"role": message.role, "content": _content(message, notes)})] if message.parts else []
+    return [*said, *(_call(slot, message.seq, notes) for slot in slots)]
+
+
+def _native(message: Message, native: tuple[Raw, ...], slots: list[Slot]) -> Iterator[str]:
+    """Pass on items byte for byte, save for ids and names that had to change."""
+    calls_left = iter(slots)
+    for raw in native:
+        item = raw_json.fields(raw)
+        slot = next(calls_left, None) if calls_tool(item) else None
+        if slot is None or (slot.id == slot.call.id and slot.name == slot.call.name):
+            yield raw_json.text_of(raw)
+            continue
+        changes = {"call_id": raw_json.raw(raw_json.dump(slot.id))}
+        if "name" in item:
+            changes["name"] = raw_json.raw(raw_json.dump(slot.name))
+        yield raw_json.dump({**item, **changes})
+
+
+def _content(message: Message, notes: Notes) -> str | list[dict[str, Any]]:
+    has_refusal = any(isinstance(part, Refusal) for part in message.parts)
+    if message.listed is None and not has_refusal:
+        return "".join(part.text for part in message.parts if isinstance(part, Text))
+    return [_part(part, message, notes) for part in message.parts]
+
+
+def _part(part: Part, message: Message, notes: Notes) -> dict[str, Any]:
+    is_assistant = message.role == "assistant"
+    if isinstance(part, Refusal) and is_assistant:
+        return {"type": "refusal", "refusal": part.text}
+    shaped = media_part(part) if isinstance(part, Media) and not is_assistant else None
+    if shaped:
+        return shaped
+    text = parts.in_words(part, message.seq, notes)
+    return {"type": "output_text" if is_assistant else "input_text", "text": text}
+
+
+def media_part(media: Media) -> dict[str, Any] | None:
+    """Return the part for media, None for sound, film and other providers' files."""
+    if media.file_id and media.owner != "openai":
+        return None
+    data_url = f"data:{media.mime};base64,{media.data}" if media.data else ""
+    if media.kind == "image":
+        detail = raw_json.string(_inner(media).get("detail"))
+        place = {"file_id": media.file_id} if media.file_id else {"image_url": media.url or data_url}
+        return {"type": "input_image", **place, "detail": detail or "auto"}
+    if media.kind != "file":
+        return None
+    name = {"filename": media.name} if media.name else {}
+    if media.file_id:
+        return {"type": "input_file", "file_id": media.file_id}
+    if media.url:
+        return {"type": "input_file", "file_url": media.url}
+    return {"type": "input_file", **(name or {"filename": "file"}), "file_data": data_url}
+
+
+def _inner(media: Media) -> Mapping[str, Raw]:
+    return raw_json.fields(raw_json.fields(media.raw).get("image_url"))
+
+
+def _call(slot: Slot, seq: int, notes: Notes) -> str:
+    call = slot.call
+    if call.custom:
+        return raw_json.dump(
+            {"type": "custom_tool_call", "call_id": slot.id, "name": slot.name, "input": call.arguments}
+        )
+    if not call.is_function:
+        notes.add("call-adapted", seq, f"a call of the type {call.name} is shown as a call of a function")
+    return raw_json.dump({"type": "function_call", "call_id": slot.id, "name": slot.name, "arguments": call.arguments})
+
+
+def output(slot: Slot, notes: Notes) -> str:
+    """Write the output of one call; of several results all, one after the other."""
+    kind = "custom_tool_call_output" if slot.call.custom else "function_call_output"
+    shown: str | list[dict[str, Any]] = NO_RESULT
+    if slot.results:
+        first = slot.results[0]
+        if len(slot.results) == 1 and first.native:
+            sent = raw_json.fields(first.native[0])
+            fitted = raw_json.raw(raw_json.dump(kind)) if kind_of(sent) in _OUTPUTS else sent["type"]
+            return raw_json.dump({**sent, "type": fitted, "call_id": raw_json.raw(raw_json.dump(slot.id))})
+        listed = [_part(part, result, notes) for result in slot.results for part in result.parts]
+        is_text = all(result.listed is None for result in slot.results)
+        shown = openai.result_text(slot) if is_text or not listed else listed
+    return raw_json.dump({"type": kind, "call_id": slot.id, "output": shown})

@@ -1,0 +1,93 @@
+"""What is Anthropic's own: blocks, marks, ends."""
+
+from typing import Any
+
+import pytest
+
+from app.domain.errors import InvalidRequest
+from app.formats import anthropic, openai
+from tests.formats.views import body_of, taken, view_of
+from tests.talk import assistant, tool, user
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "U0lH"}
+
+
+def test_plain_messages_are_stored_as_they_are_and_without_a_copy() -> None:
+    assert taken("anthropic", '{"role": "user", "content": "hi"}') == ['{"role":"user","content":"hi"}']
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    (stored,) = taken("anthropic", {"role": "user", "content": [{"type": "text", "text": "look"}, image]})
+    assert "turnlog" not in stored
+
+
+def test_results_come_before_what_the_user_says_beside_them() -> None:
+    results = [{"type": "tool_result", "tool_use_id": one, "content": one} for one in "ab"]
+    stored = taken("anthropic", {"role": "user", "content": [*results, {"type": "text", "text": "and?"}]})
+    assert [one.partition('"role":"')[2].partition('"')[0] for one in stored] == ["tool", "tool", "user"]
+
+
+def test_own_blocks_keep_their_bytes() -> None:
+    block = '{"signature": "U0lH",  "type":"thinking", "thinking":"\\u0041"}'
+    said = '{"type":"text","text":"t"}'
+    view = view_of(user("q"), *taken("anthropic", f'{{"role":"assistant","content":[{block},{said}]}}'))
+    assert block in anthropic.render(view).fields["messages"][1]
+    assert "hinking" not in openai.render(view).fields["messages"][1]
+
+
+@pytest.mark.parametrize(
+    ("content", "left"),
+    [
+        ([{"type": "thinking", "thinking": "unsigned"}, {"type": "text", "text": "t"}], ["text"]),
+        ([{"type": "text", "text": "t"}, THOUGHT], ["text"]),
+        ([THOUGHT, {"type": "text", "text": ""}, {"type": "text", "text": "t"}], ["thinking", "text"]),
+    ],
+    ids=["unsigned", "at the end", "empty text"],
+)
+def test_blocks_that_the_api_refuses_are_left_out_with_a_warning(content: list[Any], left: list[str]) -> None:
+    rendered = anthropic.render(view_of(user("q"), *taken("anthropic", {"role": "assistant", "content": content})))
+    assert [block["type"] for block in body_of(rendered)["messages"][1]["content"]] == left
+    assert len(rendered.warnings) == 1
+
+
+def test_the_first_four_cache_marks_stay() -> None:
+    marked = {"role": "user", "content": [{"type": "text", "text": "q", "cache_control": {"type": "ephemeral"}}]}
+    rendered = anthropic.render(
+        view_of(*(one for _ in range(6) for one in (*taken("anthropic", marked), assistant("a"))))
+    )
+    assert ["cache_control" in text for text in rendered.fields["messages"][::2]] == [True] * 4 + [False] * 2
+
+
+def test_only_the_end_of_the_view_is_trimmed() -> None:
+    rendered = anthropic.render(view_of(user("q"), assistant("a "), user("q"), assistant("b ")))
+    assert [message["content"] for message in body_of(rendered)["messages"]] == ["q", "a ", "q", "b"]
+
+
+def test_a_result_with_an_error_keeps_it_for_anthropic_alone() -> None:
+    result = {"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}
+    view = view_of(user("q"), assistant(None, c="f"), *taken("anthropic", {"role": "user", "content": [result]}))
+    assert body_of(anthropic.render(view))["messages"][2]["content"] == [result]
+    assert body_of(openai.render(view))["messages"][2] == tool("c", "no")
+
+
+@pytest.mark.parametrize(
+    ("message", "pointer"),
+    [
+        ({"role": "tool", "content": "x"}, "/messages/0/role"),
+        ({"role": "user"}, "/messages/0/content"),
+        ({"role": "user", "content": ["x"]}, "/messages/0/content/0"),
+        ({"role": "user", "content": [{"type": "text"}]}, "/messages/0/content/0/text"),
+        (
+            {"role": "user", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]},
+            "/messages/0/content/0",
+        ),
+        (
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f"}]},
+            "/messages/0/content/0/input",
+        ),
+        ({"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "a"}]}, "/messages/0/content/0"),
+        ({"role": "user", "content": "x", "turnlog": {}}, "/messages/0/turnlog"),
+    ],
+)
+def test_a_refusal_names_the_place(message: Any, pointer: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        taken("anthropic", message)
+    assert [problem.pointer for problem in refused.value.problems] == [pointer]

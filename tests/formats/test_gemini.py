@@ -1,0 +1,69 @@
+"""What is Gemini's own: parts, signatures, results by name."""
+
+from typing import Any
+
+import pytest
+
+from app.domain.errors import InvalidRequest
+from app.formats import gemini
+from tests.formats.views import body_of, taken, view_of
+from tests.talk import assistant, tool, user
+
+SIGNED = {"functionCall": {"name": "f", "args": {"n": 1}}, "thoughtSignature": "U0lH"}
+
+
+def contents(*messages: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = body_of(gemini.render(view_of(*messages)))["contents"]
+    return found
+
+
+def test_a_signature_comes_back_on_its_part() -> None:
+    said = [{"text": "hm", "thought": True}, SIGNED, {"functionCall": {"name": "f", "args": {}}}]
+    (_, model) = contents(user("q"), *taken("gemini", {"role": "model", "parts": said}))
+    assert model["parts"] == said
+
+
+def test_a_call_that_gemini_did_not_make_has_the_documented_stand_in_once() -> None:
+    (_, model) = contents(user("q"), assistant(None, a="f", b="g"))
+    assert [part.get("thoughtSignature") for part in model["parts"]] == [gemini.NO_SIGNATURE, None]
+
+
+def test_calls_without_ids_find_their_results_by_name_and_number() -> None:
+    calls = {"role": "model", "parts": [{"functionCall": {"name": "f"}}, {"functionCall": {"name": "f"}}]}
+    results = [
+        {"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {"output": one}}}]} for one in "xy"
+    ]
+    found = contents(user("q"), *taken("gemini", calls, *results))
+    assert [part["functionResponse"]["response"] for part in found[2]["parts"]] == [{"output": "x"}, {"output": "y"}]
+
+
+def test_what_a_user_says_after_responses_is_a_content_of_its_own() -> None:
+    found = contents(user("q"), assistant(None, a="f"), tool("a", "r"), user("and?"))
+    assert [content["role"] for content in found] == ["user", "model", "user", "user"]
+
+
+def test_names_in_snake_case_are_read_too() -> None:
+    stored = taken("gemini", {"role": "model", "parts": [{"function_call": {"name": "f", "args": {}}, "text": None}]})
+    assert '"id":"f-1"' in stored[0]
+
+
+def test_the_system_instruction_is_taken_as_an_element() -> None:
+    for prompt in ({"role": "system", "content": "S"}, {"role": "system", "parts": [{"text": "S"}]}):
+        rendered = gemini.render(view_of(*taken("gemini", prompt), user("q")))
+        assert body_of(rendered)["systemInstruction"] == {"parts": [{"text": "S"}]}
+
+
+@pytest.mark.parametrize(
+    ("message", "pointer"),
+    [
+        ({"role": "assistant", "parts": []}, "/messages/0/role"),
+        ({"role": "user"}, "/messages/0/parts"),
+        ({"role": "user", "parts": [SIGNED]}, "/messages/0/parts/0"),
+        ({"role": "model", "parts": [{"functionCall": {}}]}, "/messages/0/parts/0/functionCall/name"),
+        ({"role": "model", "parts": [{"text": 1}]}, "/messages/0/parts/0/text"),
+    ],
+)
+def test_a_refusal_names_the_place(message: Any, pointer: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        taken("gemini", message)
+    assert [problem.pointer for problem in refused.value.problems] == [pointer]

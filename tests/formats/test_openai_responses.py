@@ -1,0 +1,72 @@
+"""What is the Responses API's own: items, reasoning, ids."""
+
+from typing import Any
+
+import pytest
+
+from app.domain.errors import InvalidRequest
+from app.formats import openai, openai_responses
+from tests.formats.views import body_of, taken, view_of
+from tests.talk import developer, user
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "Z0FB"}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "r"}
+
+
+def items(*messages: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = body_of(openai_responses.render(view_of(*messages)))["input"]
+    return found
+
+
+def test_what_the_model_does_in_a_row_is_one_message() -> None:
+    stored = taken("openai-responses", {"role": "user", "content": "q"}, REASONING, CALL, OUTPUT)
+    assert len(stored) == 3
+    assert items(*stored) == [{"role": "user", "content": "q"}, REASONING, CALL, OUTPUT]
+    assert "Z0FB" not in "".join(openai.render(view_of(*stored)).fields["messages"])
+
+
+def test_a_second_message_takes_the_reasoning_before_it_along() -> None:
+    message = {"role": "assistant", "content": "a"}
+    first, second = taken("openai-responses", message, REASONING, message)
+    assert "rs_1" not in first
+    assert "rs_1" in second
+
+
+def test_reasoning_that_led_to_nothing_is_left_out() -> None:
+    assert items(user("q"), *taken("openai-responses", REASONING)) == [{"role": "user", "content": "q"}]
+    assert len(items(*taken("openai-responses", REASONING))) == 1, "and an opener keeps the list from being empty"
+
+
+def test_an_id_is_there_once() -> None:
+    again = taken("openai-responses", CALL, OUTPUT)
+    found = items(user("q"), *again, *again)
+    assert [item.get("id") for item in found] == [None, "fc_1", None, None, None]
+    assert found[3]["call_id"] == found[4]["call_id"] != "c"
+
+
+def test_nothing_follows_a_call_that_is_open() -> None:
+    found = items(user("q"), *taken("openai-responses", CALL, {"role": "assistant", "content": "moment"}))
+    assert [item.get("type") for item in found] == [None, None, "function_call"]
+
+
+def test_the_prompt_is_the_instructions() -> None:
+    rendered = openai_responses.render(view_of(developer("S"), user("q")))
+    assert body_of(rendered) == {"instructions": "S", "input": [{"role": "user", "content": "q"}]}
+
+
+@pytest.mark.parametrize(
+    ("item", "pointer"),
+    [
+        ({}, "/messages/0/type"),
+        ({"role": "tool", "content": "x"}, "/messages/0/role"),
+        ({"role": "user", "content": None}, "/messages/0/content"),
+        ({"type": "function_call", "call_id": "c", "name": "f"}, "/messages/0/arguments"),
+        ({"type": "function_call_output", "output": "x"}, "/messages/0/call_id"),
+        ([], "/messages/0"),
+    ],
+)
+def test_a_refusal_names_the_place(item: Any, pointer: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        taken("openai-responses", item)
+    assert [problem.pointer for problem in refused.value.problems] == [pointer]
