@@ -187,8 +187,11 @@ def response(slot: Slot, call_id: str) -> str:
     if _is_native(slot):
         sent = raw_json.fields((slot.results[0].native or ())[0])
         key = "functionResponse" if "functionResponse" in sent else "function_response"
-        name = raw_json.raw(raw_json.dump(slot.name))
-        return raw_json.dump({**sent, key: {**raw_json.fields(sent[key]), "name": name}})
+        inner = {**raw_json.fields(sent[key]), "name": raw_json.raw(raw_json.dump(slot.name))}
+        if not call_id:
+            # The call came another way and is sent without an id, so that its response may have none.
+            inner.pop("id", None)
+        return raw_json.dump({**sent, key: inner})
     told = {"id": call_id} if call_id else {}
     text = openai.result_text(slot) if slot.results else NO_RESULT
     return raw_json.dump({"functionResponse": {**told, "name": slot.name, "response": {"output": text}}})

@@ -142,6 +142,9 @@ def _with_ids_once(items: Sequence[Item], notes: Notes) -> list[str]:
             texts.append(item.text)
         elif is_reasoning(found):
             notes.add("reasoning-left-out", item.seq, "left out: reasoning under an id that cannot be sent")
+        elif not (calls_tool(found) or answers_call(found) or kind_of(found) == "message"):
+            # What the API did by itself is nothing without its id, and it is there already.
+            notes.add("item-left-out", item.seq, "left out: an item of the API's own tools whose id repeats")
         else:
             notes.add("item-id-left-out", item.seq, "left out: an item's id that repeats or is none of the API's")
             texts.append(raw_json.dump({key: value for key, value in found.items() if key not in {"id", "status"}}))
