@@ -116,9 +116,8 @@ class FakeModel:
 
 
 def snippet(language: str) -> str:
-    """Return the README's only block in a language."""
-    (found,) = [block["text"] for block in BLOCK.finditer(README) if block["language"] == language]
-    return found
+    """Return the README's first block in a language: the whole program that comes before the pieces for each SDK."""
+    return next(block["text"] for block in BLOCK.finditer(README) if block["language"] == language)
 
 
 SAID = [{"role": "user", "content": "Thanks!"}, {"role": "assistant", "content": "With pleasure."}]

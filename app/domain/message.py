@@ -58,7 +58,7 @@ def _check_content(content: Json, role: Role) -> None:
     types = {_part_type(part, f"/content/{at}") for at, part in enumerate(content)}
     if role == "user" and types == {"tool_result"}:
         # As a user message it would start a turn in the middle of a tool call (rule 10).
-        raise InvalidRequest.at("/content", "tool results are messages of role tool, one for each result")
+        raise InvalidRequest.at("/content", "tool results are messages of role tool, or come with format anthropic")
 
 
 def _part_type(part: Json, pointer: str) -> str:

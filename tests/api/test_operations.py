@@ -1,5 +1,7 @@
 """What the people who run turnlog ask it."""
 
+from typing import Any
+
 import httpx
 import pytest
 
@@ -41,7 +43,10 @@ def test_capabilities_tell_what_the_server_takes(http: httpx.Client) -> None:
     found = http.get("/v1/capabilities").json()
     assert found == {
         "version": __version__,
-        "formats": {"in": ["openai"], "out": ["events", "openai", "text"]},
+        "formats": {
+            "in": ["openai", "openai-responses", "anthropic", "gemini"],
+            "out": ["events", "openai", "openai-responses", "anthropic", "gemini", "text"],
+        },
         "limits": {
             "body_bytes": 8 * 1024 * 1024,
             "event_bytes": 4 * 1024 * 1024,
@@ -60,8 +65,14 @@ def test_every_format_that_is_said_to_be_there_is_there(http: httpx.Client, talk
     formats = http.get("/v1/capabilities").json()["formats"]
     for output in formats["out"]:
         assert http.get(talk.path + "/view", params={"format": output}).status_code == 200
+    said: dict[str, Any] = {
+        "openai": {"role": "user", "content": "hello"},
+        "openai-responses": {"type": "message", "role": "user", "content": "hello"},
+        "anthropic": {"role": "user", "content": "hello"},
+        "gemini": {"role": "user", "parts": [{"text": "hello"}]},
+    }
     for given in formats["in"]:
-        body = {"format": given, "messages": turns(1)}
+        body = {"format": given, "messages": [said[given]]}
         assert http.post(talk.path + "/events", json=body).status_code == 201
 
 

@@ -49,7 +49,8 @@ def test_events_are_the_format_unless_another_is_named(compacted: Talk) -> None:
 
 def test_the_openai_view_has_messages_and_warnings(compacted: Talk) -> None:
     view = compacted.view("openai")
-    assert set(view) == {"session_id", "version", "boundary", "turns", "token_count", "messages", "warnings"}
+    figures = {"session_id", "version", "boundary", "turns", "token_count"}
+    assert set(view) == figures | {"messages", "warnings", "open_tool_calls"}
     assert [message["role"] for message in view["messages"]] == ["system", *["user", "assistant"] * 3]
     assert view["messages"] == [event["message"] for event in compacted.view()["events"]]
     assert view["warnings"] == []
@@ -127,7 +128,8 @@ def test_arguments_that_were_sent_as_an_object_become_their_own_text(talk: Talk)
 
 
 def test_arguments_that_were_sent_as_a_string_stay_byte_for_byte(talk: Talk) -> None:
-    message = r'{"role":"assistant","tool_calls":[{"id":"c1","function":{"name":"f","arguments":" {\"a\": \u00e9,,"}}]}'
+    call = r'{"id":"c1","type":"function","function":{"name":"f","arguments":" {\"a\": \u00e9,,"}}'
+    message = f'{{"role":"assistant","tool_calls":[{call}]}}'
     body = f'{{"events":[{{"message":{message}}}]}}'
     talk.http.post(talk.path + "/events", content=body, headers=JSON, params={"create": "true"})
     assert message in read(talk, format="openai").text

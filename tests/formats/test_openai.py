@@ -1,5 +1,6 @@
 """Rendering a view as chat messages."""
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -9,6 +10,7 @@ from app.domain.event import StoredEvent
 from app.domain.ranges import NOTHING
 from app.domain.view import View
 from app.formats import openai
+from tests.formats import validators
 
 HELLO = '{"role":"user","content":"hello"}'
 
@@ -68,24 +70,26 @@ def test_one_system_message_is_no_matter_for_a_warning() -> None:
 # What an assistant sends, and what goes out when something has to change.
 CALLS = [
     (
-        '{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments":"{}","name":"f"}}]}',
+        '{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}","name":"f"}}]}',
         None,
     ),  # a string is the API's own form
     (
-        '{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments":{"b":1,"a":2},"name":"f"}}]}',
-        r'{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments":"{\"b\":1,\"a\":2}","name":"f"}}]}',
+        '{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":{"b":1,"a":2},"name":"f"}}]}',
+        r'{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{\"b\":1,\"a\":2}","name":"f"}}]}',
     ),  # an object becomes its own text
     (
-        '{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments": { "n" : 1.10 } ,"name":"f"}}]}',
-        r'{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments":"{ \"n\" : 1.10 }","name":"f"}}]}',
+        '{"role":"assistant","tool_calls":[{"id":"c","type":"function",'
+        '"function":{"arguments": { "n" : 1.10 } ,"name":"f"}}]}',
+        r'{"role":"assistant","tool_calls":[{"id":"c","type":"function",'
+        r'"function":{"arguments":"{ \"n\" : 1.10 }","name":"f"}}]}',
     ),  # with its space
     (
-        '{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments":{},"name":"f"}}]}',
-        '{"role":"assistant","tool_calls":[{"id":"c","function":{"arguments":"{}","name":"f"}}]}',
+        '{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":{},"name":"f"}}]}',
+        '{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"arguments":"{}","name":"f"}}]}',
     ),  # an empty one, too
     (
-        r'{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":{"t":"\u0000\"\\é"}}}]}',
-        r'{"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":'
+        r'{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":{"t":"\u0000\"\\é"}}}]}',
+        r'{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":'
         r'"{\"t\":\"\\u0000\\\"\\\\é\"}"}}]}',
     ),  # its escapes are escaped
     (
@@ -93,19 +97,11 @@ CALLS = [
         None,
     ),  # a call of another type has none
     (
-        '{"n":1e400,"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"x"}},'
-        '{"x":[ 1.0 ],"id":"d","function":{"name":"g","arguments":{"a":1}}}],"content":null}',
-        '{"n":1e400,"role":"assistant","tool_calls":[{"id":"c","function":{"name":"f","arguments":"x"}},'
-        r'{"x":[ 1.0 ],"id":"d","function":{"name":"g","arguments":"{\"a\":1}"}}],"content":null}',
+        '{"n":1e400,"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"x"}},'
+        '{"x":[ 1.0 ],"id":"d","type":"function","function":{"name":"g","arguments":{"a":1}}}],"content":null}',
+        '{"n":1e400,"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"x"}},'
+        r'{"x":[ 1.0 ],"id":"d","type":"function","function":{"name":"g","arguments":"{\"a\":1}"}}],"content":null}',
     ),  # one of two, and everything else as it was
-    (
-        '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"custom","function":"x"}]}',
-        None,
-    ),  # what the rules for messages do not look into
-    (
-        '{"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"custom","function":null}]}',
-        None,
-    ),
 ]
 
 
@@ -113,6 +109,24 @@ CALLS = [
 def test_arguments_are_always_a_string(body: str, shown: str | None) -> None:
     view = view_of(HELLO, body, roles="ua")
     assert messages(view)[1] == (shown or body)
+
+
+# What the rules for messages let through and the API would refuse.
+ODD_CALLS = [
+    '{"id":"c","function":{"name":"f","arguments":"{}"}}',  # without a type
+    '{"id":"c","type":"custom","function":"x"}',  # a custom call that is none
+    '{"id":"c","type":"custom","function":null}',
+    '{"id":"c","type":"custom"}',
+    '{"id":"c","type":"acme"}',  # a type nobody knows
+]
+
+
+@pytest.mark.parametrize("call", ODD_CALLS)
+def test_an_odd_call_is_shown_as_one_that_the_api_takes(call: str) -> None:
+    view = view_of(HELLO, f'{{"role":"assistant","content":null,"tool_calls":[{call}]}}', HELLO, roles="uau")
+    rendered = openai.render(view)
+    assert validators.openai.check({"messages": [json.loads(text) for text in rendered.fields["messages"]]}) == []
+    assert "call-adapted" in {warning.code for warning in rendered.warnings}
 
 
 def test_the_same_view_gives_the_same_bytes() -> None:
