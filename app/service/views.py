@@ -20,6 +20,8 @@ FORMATS: tuple[Format, ...] = ("events", "openai", "openai-responses", "anthropi
 
 # Rendering takes about 30 ms for a view of this many characters, which is as long as other requests should wait.
 LONG_VIEW: Final = 1_000_000
+# An event costs as much to render as this many characters, however little it says.
+_EVENT_WEIGHT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,5 +76,5 @@ def _shown(found: store.Found[StoredEvent], asked: Asked) -> View[StoredEvent]:
 
 async def rendered(view: View[StoredEvent], output: ProviderFormat | Literal["text"]) -> Rendered:
     """Render a view for a provider, off the event loop when it is long. The same view gives the same bytes."""
-    heavy = sum(len(event.body) for event in view.events) > LONG_VIEW
+    heavy = sum(len(event.body) + _EVENT_WEIGHT for event in view.events) > LONG_VIEW
     return await offloaded(heavy, anyone.render, view, output)
