@@ -116,7 +116,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         workers=settings.workers,
         timeout_graceful_shutdown=settings.shutdown_seconds,
         # A worker that is still importing on a busy machine is no reason to start it again.
-        timeout_worker_healthcheck=60,
+        timeout_worker_healthcheck=20,
         log_config=None,
         server_header=False,
     )
