@@ -26,7 +26,7 @@ from tests.talk import Message
 
 every_format = pytest.mark.parametrize("output", FORMATS)
 thoroughly = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     derandomize=True,
