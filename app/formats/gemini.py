@@ -88,11 +88,9 @@ def _add_exchange(turns: list[_Turn], exchange: Exchange, notes: Notes) -> None:
     message = exchange.message
     _add(turns, "model", write(message, notes, exchange.slots))
     ids = _own_ids(message)
-    answered = [response(slot, ids.get(at, "")) for at, slot in enumerate(exchange.slots) if slot in exchange.answered]
-    _add(turns, "user", answered, is_response=True)
-    after = [
-        part for slot in exchange.answered if not _is_native(slot) for part in openai.media_after(slot, exchange, notes)
-    ]
+    shown = [(at, slot) for at, slot in enumerate(exchange.slots) if slot.results or not exchange.is_live]
+    _add(turns, "user", [response(slot, ids.get(at, "")) for at, slot in shown], is_response=True)
+    after = [part for _, slot in shown if not _is_native(slot) for part in openai.media_after(slot, exchange, notes)]
     _add(turns, "user", [_part(part, message, notes) for part in after])
 
 

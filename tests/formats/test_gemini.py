@@ -1,5 +1,6 @@
 """What is Gemini's own: parts, signatures, results by name."""
 
+import time
 from typing import Any
 
 import pytest
@@ -51,6 +52,15 @@ def test_the_system_instruction_is_taken_as_an_element() -> None:
     for prompt in ({"role": "system", "content": "S"}, {"role": "system", "parts": [{"text": "S"}]}):
         rendered = gemini.render(view_of(*taken("gemini", prompt), user("q")))
         assert body_of(rendered)["systemInstruction"] == {"parts": [{"text": "S"}]}
+
+
+def test_many_calls_at_once_take_no_longer_than_as_many_in_turn() -> None:
+    ids = [f"c{at}" for at in range(4000)]
+    view = view_of(user("q"), assistant(None, **dict.fromkeys(ids, "f")), *(tool(one, one) for one in ids))
+    began = time.process_time()
+    rendered = gemini.render(view)
+    assert time.process_time() - began < 2
+    assert rendered.fields["contents"][2].count('"functionResponse"') == len(ids)
 
 
 @pytest.mark.parametrize(
