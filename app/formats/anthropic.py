@@ -43,6 +43,7 @@ class _Turn:
     role: str
     blocks: list[str] = field(default_factory=list)
     text: str | None = None
+    holds_results: bool = False
 
 
 def render(view: View[StoredEvent]) -> Rendered:
@@ -53,9 +54,9 @@ def render(view: View[StoredEvent]) -> Rendered:
     for item in talk.items:
         if isinstance(item, Exchange):
             _add(turns, "assistant", blocks(item.message, notes, item.slots))
-            _add(turns, "user", [result(slot, item.message.seq, notes) for slot in item.answered])
+            _add_results(turns, item, notes)
             continue
-        if turns and turns[-1].role == item.role and not _holds_results(turns[-1]):
+        if turns and turns[-1].role == item.role and not turns[-1].holds_results:
             notes.add("messages-merged", item.seq, "joined to the message before, for roles take turns")
         _add(turns, item.role, blocks(item, notes), item)
     _trim_end(turns, talk.items[-1] if talk.items else None, notes)
@@ -86,8 +87,11 @@ def _add(turns: list[_Turn], role: str, blocks: Iterable[str], message: Message 
     turns.append(_Turn(role, blocks, _words(message) if plain and message else None))
 
 
-def _holds_results(turn: _Turn) -> bool:
-    return turn.blocks[0].startswith('{"type":"tool_result"') or _kind(raw_json.fields(turn.blocks[0])) == "tool_result"
+def _add_results(turns: list[_Turn], exchange: Exchange, notes: Notes) -> None:
+    """Begin the message of the user that has the results; what the user says after them joins it without a note."""
+    results = [result(slot, exchange.message.seq, notes) for slot in exchange.answered]
+    if results:
+        turns.append(_Turn("user", results, holds_results=True))
 
 
 def _written(turn: _Turn, blocks: list[str]) -> str:

@@ -61,6 +61,14 @@ def test_only_the_end_of_the_view_is_trimmed() -> None:
     assert [message["content"] for message in body_of(rendered)["messages"]] == ["q", "a ", "q", "b"]
 
 
+def test_what_a_user_says_after_results_joins_them_without_a_warning() -> None:
+    result = {"type": "tool_result", "content": "r", "tool_use_id": "c"}
+    view = view_of(user("q"), assistant(None, c="f"), *taken("anthropic", {"role": "user", "content": [result]}))
+    rendered = anthropic.render(view_of(*(event.body for event in view.events), user("and?"), user("or?")))
+    assert [block["type"] for block in body_of(rendered)["messages"][2]["content"]] == ["tool_result", "text", "text"]
+    assert not rendered.warnings
+
+
 def test_a_result_with_an_error_keeps_it_for_anthropic_alone() -> None:
     result = {"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}
     view = view_of(user("q"), assistant(None, c="f"), *taken("anthropic", {"role": "user", "content": [result]}))
