@@ -156,7 +156,7 @@ def _native(message: Message, native: tuple[Raw, ...], notes: Notes, slots: list
             notes.add("empty-part-left-out", message.seq, "left out: a text part with nothing to read")
         elif slot is not None and slot.name != slot.call.name:
             named = {**raw_json.fields(call), "name": raw_json.raw(raw_json.dump(slot.name))}
-            found.append(raw_json.dump({**part, "functionCall": named}))
+            found.append(raw_json.dump({**part, key_of(part, "functionCall"): named}))
         else:
             found.append(raw_json.text_of(raw))
     return found
@@ -184,7 +184,7 @@ def response(slot: Slot, call_id: str) -> str:
     """Write the response to one call, under the call's name; of several results all, one below the other."""
     if _is_native(slot):
         sent = raw_json.fields((slot.results[0].native or ())[0])
-        key = "functionResponse" if "functionResponse" in sent else "function_response"
+        key = key_of(sent, "functionResponse")
         inner = {**raw_json.fields(sent[key]), "name": raw_json.raw(raw_json.dump(slot.name))}
         if not call_id:
             # The call came another way and is sent without an id, so that its response may have none.
@@ -195,8 +195,12 @@ def response(slot: Slot, call_id: str) -> str:
     return raw_json.dump({"functionResponse": {**told, "name": slot.name, "response": {"output": text}}})
 
 
+def key_of(part: Mapping[str, Raw], name: str) -> str:
+    """Return the name that a field goes by here: its own, or the same in snake case, for the API takes both."""
+    return name if name in part else "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
 def pick(part: Mapping[str, Raw], name: str) -> Raw | None:
-    """Return a field under its name or the same in snake case, for the API takes both; None when it is null."""
-    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    value = part.get(name, part.get(snake))
+    """Return a field under its name or the same in snake case; None when it is null."""
+    value = part.get(key_of(part, name))
     return None if value is None or raw_json.text_of(value).strip() == "null" else value

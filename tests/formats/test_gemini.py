@@ -48,6 +48,14 @@ def test_names_in_snake_case_are_read_too() -> None:
     assert '"id":"f-1"' in stored[0]
 
 
+def test_a_renamed_call_in_snake_case_is_written_once() -> None:
+    call = {"function_call": {"name": "1 odd", "args": {}}, "thought_signature": "U0lH"}
+    (_, model) = contents(user("q"), *taken("gemini", {"role": "model", "parts": [call]}))
+    (part,) = model["parts"]
+    assert part.keys() == call.keys()
+    assert part["function_call"]["name"].startswith("_1_odd_")
+
+
 def test_the_system_instruction_is_taken_as_an_element() -> None:
     for prompt in ({"role": "system", "content": "S"}, {"role": "system", "parts": [{"text": "S"}]}):
         rendered = gemini.render(view_of(*taken("gemini", prompt), user("q")))
