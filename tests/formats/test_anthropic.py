@@ -12,6 +12,11 @@ from tests.talk import assistant, tool, user
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "U0lH"}
 
 
+def answered(content: Any) -> dict[str, Any]:
+    """A message of the user with one tool result."""
+    return {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": content}]}
+
+
 def test_plain_messages_are_stored_as_they_are_and_without_a_copy() -> None:
     assert taken("anthropic", '{"role": "user", "content": "hi"}') == ['{"role":"user","content":"hi"}']
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
@@ -76,6 +81,14 @@ def test_a_result_with_an_error_keeps_it_for_anthropic_alone() -> None:
     assert body_of(openai.render(view))["messages"][2] == tool("c", "no")
 
 
+def test_the_title_of_a_text_document_is_told_to_every_provider() -> None:
+    source = {"type": "text", "media_type": "text/plain", "data": "Be brief."}
+    document = {"type": "document", "title": "House rules", "source": source}
+    view = view_of(*taken("anthropic", {"role": "user", "content": [document]}))
+    assert "House rules\\nBe brief." in openai.render(view).fields["messages"][0]
+    assert body_of(anthropic.render(view))["messages"][0]["content"] == [document]
+
+
 @pytest.mark.parametrize(
     ("message", "pointer"),
     [
@@ -93,6 +106,18 @@ def test_a_result_with_an_error_keeps_it_for_anthropic_alone() -> None:
         ),
         ({"role": "assistant", "content": [{"type": "tool_result", "tool_use_id": "a"}]}, "/messages/0/content/0"),
         ({"role": "user", "content": "x", "turnlog": {}}, "/messages/0/turnlog"),
+        (answered({"a": 1}), "/messages/0/content/0/content"),
+        (answered({}), "/messages/0/content/0/content"),
+        (answered(5), "/messages/0/content/0/content"),
+        (answered(["a"]), "/messages/0/content/0/content/0"),
+        (answered([{"type": "text"}]), "/messages/0/content/0/content/0/text"),
+        ({"role": "user", "content": [{"type": "image"}]}, "/messages/0/content/0/source"),
+        ({"role": "user", "content": [{"type": "document", "source": {}}]}, "/messages/0/content/0/source/type"),
+        (
+            {"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]},
+            "/messages/0/content/0/source/url",
+        ),
+        ({"role": "user", "content": [THOUGHT]}, "/messages/0/content/0"),
     ],
 )
 def test_a_refusal_names_the_place(message: Any, pointer: str) -> None:
