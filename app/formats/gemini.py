@@ -197,7 +197,8 @@ def response(slot: Slot, call_id: str) -> str:
 
 def key_of(part: Mapping[str, Raw], name: str) -> str:
     """Return the name that a field goes by here: its own, or the same in snake case, for the API takes both."""
-    return name if name in part else "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return snake if name not in part and snake in part else name
 
 
 def pick(part: Mapping[str, Raw], name: str) -> Raw | None:

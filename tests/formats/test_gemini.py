@@ -12,6 +12,14 @@ from tests.talk import assistant, tool, user
 
 SIGNED = {"functionCall": {"name": "f", "args": {"n": 1}}, "thoughtSignature": "U0lH"}
 
+INLINE = {"mimeType": "image/png", "data": "AAAA"}
+RESPONSE = {"name": "f", "response": {}}
+
+
+def part(role: str, **data: Any) -> dict[str, Any]:
+    """A content of one part."""
+    return {"role": role, "parts": [data]}
+
 
 def contents(*messages: Any) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = body_of(gemini.render(view_of(*messages)))["contents"]
@@ -79,6 +87,21 @@ def test_many_calls_at_once_take_no_longer_than_as_many_in_turn() -> None:
         ({"role": "user", "parts": [SIGNED]}, "/messages/0/parts/0"),
         ({"role": "model", "parts": [{"functionCall": {}}]}, "/messages/0/parts/0/functionCall/name"),
         ({"role": "model", "parts": [{"text": 1}]}, "/messages/0/parts/0/text"),
+        (part("model", text="a", functionCall={"name": "f"}), "/messages/0/parts/0"),
+        (part("user", text="a", inline_data=INLINE), "/messages/0/parts/0"),
+        (part("user"), "/messages/0/parts/0"),
+        (part("user", text=None, thought=None), "/messages/0/parts/0"),
+        (part("user", text="a", thought=True), "/messages/0/parts/0"),
+        (part("user", executableCode={"language": "PYTHON", "code": "1"}), "/messages/0/parts/0"),
+        (part("model", functionCall={"name": "f", "args": "{}"}), "/messages/0/parts/0/functionCall/args"),
+        (part("user", function_response={"name": "f"}), "/messages/0/parts/0/function_response/response"),
+        (part("user", functionResponse=RESPONSE | {"response": "a"}), "/messages/0/parts/0/functionResponse/response"),
+        (
+            part("user", functionResponse=RESPONSE | {"parts": [{"text": "a"}]}),
+            "/messages/0/parts/0/functionResponse/parts/0",
+        ),
+        (part("user", fileData={"mimeType": "image/png"}), "/messages/0/parts/0/fileData/fileUri"),
+        (part("user", inlineData={"mimeType": "image/png", "data": "?"}), "/messages/0/parts/0/inlineData/data"),
     ],
 )
 def test_a_refusal_names_the_place(message: Any, pointer: str) -> None:
