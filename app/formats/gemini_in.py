@@ -212,6 +212,8 @@ def _of_part(part: Fields) -> Iterator[Part]:
         found = raw_json.fields(inline)
         mime, data = _string(found, "mimeType"), _string(found, "data")
         if mime and parts.is_base64(data):
+            # The API and its SDK's dumps have the alphabet for URLs, too, which others refuse.
+            data = data.replace("-", "+").replace("_", "/")
             yield Media(kind=parts.kind_of(mime), mime=mime, data=data, name=_string(found, "displayName"))
     elif file is not None:
         found = raw_json.fields(file)

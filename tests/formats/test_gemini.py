@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from app.domain.errors import InvalidRequest
-from app.formats import gemini
+from app.formats import gemini, openai
 from tests.formats.views import body_of, taken, view_of
 from tests.talk import assistant, tool, user
 
@@ -77,6 +77,13 @@ def test_many_calls_at_once_take_no_longer_than_as_many_in_turn() -> None:
     rendered = gemini.render(view)
     assert time.process_time() - began < 2
     assert rendered.fields["contents"][2].count('"functionResponse"') == len(ids)
+
+
+def test_base64_for_urls_is_told_to_others_in_the_standard_alphabet() -> None:
+    sent = part("user", inlineData={"mimeType": "image/png", "data": "-_-_"})
+    view = view_of(*taken("gemini", sent))
+    assert contents(*taken("gemini", sent)) == [sent]
+    assert "data:image/png;base64,+/+/" in openai.render(view).fields["messages"][0]
 
 
 @pytest.mark.parametrize(
