@@ -121,7 +121,8 @@ def _is_signed(part: Mapping[str, Raw]) -> bool:
 
 def _instruction(prompt: Message) -> list[str]:
     if prompt.native is not None:
-        kept = [raw_json.text_of(raw) for raw in prompt.native if not _is_empty(raw_json.fields(raw))]
+        found = [(raw, raw_json.fields(raw)) for raw in prompt.native]
+        kept = [raw_json.text_of(raw) for raw, part in found if pick(part, "text") is not None and not _is_empty(part)]
         return kept or [_text(part.text) for part in prompt.parts if isinstance(part, Text)]
     return [_text(part.text) for part in prompt.parts if isinstance(part, Text)]
 
@@ -154,12 +155,20 @@ def _native(message: Message, native: tuple[Raw, ...], notes: Notes, slots: list
         slot = next(calls_left, None) if call else None
         if _is_empty(part) and not (_is_signed(part) and raw_json.string(part["text"]) == ""):
             notes.add("empty-part-left-out", message.seq, "left out: a text part with nothing to read")
-        elif slot is not None and slot.name != slot.call.name:
-            named = {**raw_json.fields(call), "name": raw_json.raw(raw_json.dump(slot.name))}
-            found.append(raw_json.dump({**part, key_of(part, "functionCall"): named}))
+        elif slot is not None and (changed := _changed(raw_json.fields(call), slot)):
+            found.append(raw_json.dump({**part, key_of(part, "functionCall"): changed}))
         else:
             found.append(raw_json.text_of(raw))
     return found
+
+
+def _changed(call: dict[str, Raw], slot: Slot) -> dict[str, Raw]:
+    """Return a call of Gemini's own as the API takes it, nothing where it does as it is."""
+    has_null = "args" in call and pick(call, "args") is None
+    if slot.name == slot.call.name and not has_null:
+        return {}
+    arguments = {"args": Raw(b"{}")} if has_null else {}
+    return {**call, **arguments, "name": raw_json.raw(raw_json.dump(slot.name))}
 
 
 def _part(part: Part, message: Message, notes: Notes) -> str:

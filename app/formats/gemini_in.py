@@ -73,6 +73,9 @@ class _Content:
             found = {"parts": raw_json.raw(f'[{{"text":{raw_json.text_of(found["content"])}}}]')}
         elif "parts" not in found and self.role == "system":
             found = raw_json.fields(found.get("content"))
+        if self.role == "assistant" and pick(found, "parts") is None:
+            # What the API answers when the model says nothing, or was stopped before it did.
+            found = {**found, "parts": raw_json.raw("[]")}
         blocks = listed(found, "parts", place)
         self.pairs = list(zip(raw_json.items(found["parts"]), blocks, strict=True))
         for number, part in enumerate(blocks):

@@ -86,6 +86,25 @@ def test_base64_for_urls_is_told_to_others_in_the_standard_alphabet() -> None:
     assert "data:image/png;base64,+/+/" in openai.render(view).fields["messages"][0]
 
 
+def test_a_content_of_the_model_without_parts_is_an_empty_message() -> None:
+    for silent in ({"role": "model"}, {"role": "model", "parts": None}):
+        assert contents(user("q"), *taken("gemini", silent), user("?")) == [
+            {"role": "user", "parts": [{"text": "q"}, {"text": "?"}]}
+        ]
+
+
+def test_arguments_of_null_go_back_as_an_object() -> None:
+    (_, model) = contents(user("q"), *taken("gemini", part("model", functionCall={"name": "f", "args": None})))
+    assert model["parts"][0]["functionCall"] == {"name": "f", "args": {}}
+
+
+def test_the_system_instruction_has_texts_alone() -> None:
+    prompt = {"role": "system", "parts": [{"text": "S"}, {"inlineData": INLINE}]}
+    rendered = gemini.render(view_of(*taken("gemini", prompt), user("q")))
+    assert body_of(rendered)["systemInstruction"] == {"parts": [{"text": "S"}]}
+    assert [warning.code for warning in rendered.warnings] == ["media-left-out"]
+
+
 @pytest.mark.parametrize(
     ("message", "pointer"),
     [
