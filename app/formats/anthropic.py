@@ -60,7 +60,7 @@ def render(view: View[StoredEvent]) -> Rendered:
             notes.add("messages-merged", item.seq, "joined to the message before, for roles take turns")
         _add(turns, item.role, blocks(item, notes), item)
     _trim_end(turns, talk.items[-1] if talk.items else None, notes)
-    system = [] if talk.prompt is None else blocks(talk.prompt, notes)
+    system = [] if talk.prompt is None else _system(talk.prompt, notes)
     system, messages = anthropic_marks.limit(system, [turn.blocks for turn in turns], notes, view.version)
     fields: dict[str, Any] = {}
     if talk.prompt is not None:
@@ -68,6 +68,23 @@ def render(view: View[StoredEvent]) -> Rendered:
         fields["system"] = raw_json.dump(_words(talk.prompt)) if is_text else f"[{','.join(system)}]"
     fields["messages"] = [_written(turn, blocks) for turn, blocks in zip(turns, messages, strict=True)]
     return Rendered(fields=fields, warnings=notes.warnings, open_calls=talk.open_calls)
+
+
+def _system(prompt: Message, notes: Notes) -> list[str]:
+    """Write the system slot, which takes texts alone: the prompt's own blocks if they are, else what it says in words.
+
+    Of the cache marks on other blocks the last one goes to the last text.
+    """
+    found = _found(prompt)
+    if found and all(_kind(block) == "text" for block in found):
+        return blocks(prompt, notes)
+    said: list[dict[str, Any]] = [
+        {"type": "text", "text": part.text} for part in prompt.parts if isinstance(part, Text)
+    ]
+    marks = [mark for block in found if not raw_json.is_nothing(mark := block.get("cache_control"))]
+    if marks:
+        said[-1]["cache_control"] = marks[-1]
+    return [raw_json.dump(text) for text in said]
 
 
 def _words(message: Message) -> str:
@@ -152,6 +169,8 @@ def _native(message: Message, native: tuple[Raw, ...], notes: Notes, slots: list
         elif slot is not None and (slot.id != slot.call.id or slot.name != slot.call.name):
             named = {"id": raw_json.raw(raw_json.dump(slot.id)), "name": raw_json.raw(raw_json.dump(slot.name))}
             found.append((kind, raw_json.dump({**block, **named})))
+        elif kind in THINKING and anthropic_marks.MARK in block:
+            found.append((kind, raw_json.dump(anthropic_marks.without(block, message.seq, notes))))
         else:
             found.append((kind, raw_json.text_of(raw)))
     while found and found[-1][0] in THINKING:
@@ -202,21 +221,24 @@ def result(slot: Slot, seq: int, notes: Notes) -> str:
     first = slot.results[0]
     if len(slot.results) == 1 and first.native:
         sent = raw_json.fields(first.native[0])
-        return raw_json.dump(_sent_result({**sent, "tool_use_id": raw_json.raw(raw_json.dump(slot.id))}))
+        return raw_json.dump(
+            _sent_result({**sent, "tool_use_id": raw_json.raw(raw_json.dump(slot.id))}, first.seq, notes)
+        )
     if len(slot.results) == 1 and first.is_plain:
         return raw_json.dump({**block, "content": _words(first)})
     shown = [_part(part, result, notes) for result in slot.results for part in result.parts]
     return raw_json.dump({**block, "content": raw_json.raw(f"[{','.join(shown)}]")} if shown else block)
 
 
-def _sent_result(block: dict[str, Raw]) -> dict[str, Raw]:
+def _sent_result(block: dict[str, Raw], seq: int, notes: Notes) -> dict[str, Raw]:
     """Return a tool result that Anthropic's own client sent, without a content that the API would refuse."""
     content = block.get("content")
     if raw_json.is_string(content):
         keeps = bool(raw_json.string(content).strip())
         return block if keeps else {key: value for key, value in block.items() if key != "content"}
-    inner = [item for item in raw_json.items(content) if not _is_empty(raw_json.fields(item))]
-    if len(inner) == len(raw_json.items(content)) and inner:
+    found = [raw_json.fields(item) for item in raw_json.items(content)]
+    inner = [anthropic_marks.without(item, seq, notes) for item in found if not _is_empty(item)]
+    if inner and inner == found:
         return block
     rest = {key: value for key, value in block.items() if key != "content"}
     return {**rest, "content": raw_json.raw(raw_json.dump(inner))} if inner else rest

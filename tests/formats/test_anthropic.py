@@ -10,6 +10,7 @@ from tests.formats.views import body_of, taken, view_of
 from tests.talk import assistant, tool, user
 
 THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "U0lH"}
+MARK = {"cache_control": {"type": "ephemeral"}}
 
 
 def answered(content: Any) -> dict[str, Any]:
@@ -87,6 +88,31 @@ def test_the_title_of_a_text_document_is_told_to_every_provider() -> None:
     view = view_of(*taken("anthropic", {"role": "user", "content": [document]}))
     assert "House rules\\nBe brief." in openai.render(view).fields["messages"][0]
     assert body_of(anthropic.render(view))["messages"][0]["content"] == [document]
+
+
+def test_the_system_slot_has_texts_alone_and_keeps_its_cache_mark() -> None:
+    image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
+    prompt = {"role": "system", "content": [{"type": "text", "text": "S"}, image | MARK]}
+    rendered = anthropic.render(view_of(*taken("anthropic", prompt), user("q")))
+    assert body_of(rendered)["system"] == [{"type": "text", "text": "S"} | MARK]
+    assert [warning.code for warning in rendered.warnings] == ["media-left-out"]
+
+
+def test_texts_of_the_system_slot_go_back_as_they_came() -> None:
+    prompt = {"role": "system", "content": [{"type": "text", "text": "S"} | MARK, {"type": "text", "text": "T"}]}
+    rendered = anthropic.render(view_of(*taken("anthropic", prompt), user("q")))
+    assert body_of(rendered)["system"] == prompt["content"]
+
+
+def test_cache_marks_are_left_out_where_the_api_takes_none() -> None:
+    text = {"type": "text", "text": "t"}
+    use = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    said = taken("anthropic", {"role": "assistant", "content": [THOUGHT | MARK, use]}, answered([text | MARK]))
+    rendered = anthropic.render(view_of(user("q"), *said))
+    (_, thought, result) = body_of(rendered)["messages"]
+    assert thought["content"] == [THOUGHT, use]
+    assert result["content"][0]["content"] == [text]
+    assert [warning.code for warning in rendered.warnings] == ["cache-mark-left-out"] * 2
 
 
 @pytest.mark.parametrize(
