@@ -17,6 +17,7 @@ from app.formats.reading import Message
 from app.formats.rendered import Notes, Rendered
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+_TOLD: Final = frozenset({"text", "image", "document", "search_result"})
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _LONGEST_ID: Final = 256
@@ -81,6 +82,8 @@ def _system(prompt: Message, notes: Notes) -> list[str]:
     said: list[dict[str, Any]] = [
         {"type": "text", "text": part.text} for part in prompt.parts if isinstance(part, Text)
     ]
+    if any(_kind(block) not in _TOLD for block in found):
+        notes.add("part-left-out", prompt.seq, "the system slot takes text alone")
     marks = [mark for block in found if not raw_json.is_nothing(mark := block.get("cache_control"))]
     if marks:
         said[-1]["cache_control"] = marks[-1]
@@ -222,7 +225,7 @@ def result(slot: Slot, seq: int, notes: Notes) -> str:
     if len(slot.results) == 1 and first.native:
         sent = raw_json.fields(first.native[0])
         return raw_json.dump(
-            _sent_result({**sent, "tool_use_id": raw_json.raw(raw_json.dump(slot.id))}, first.seq, notes)
+            _sent_result(sent | {"tool_use_id": raw_json.raw(raw_json.dump(slot.id))}, first.seq, notes)
         )
     if len(slot.results) == 1 and first.is_plain:
         return raw_json.dump({**block, "content": _words(first)})

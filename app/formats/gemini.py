@@ -64,7 +64,7 @@ def render(view: View[StoredEvent]) -> Rendered:
         _add(turns, _role(item), write(item, notes))
     fields: dict[str, Any] = {}
     if talk.prompt is not None:
-        fields["systemInstruction"] = f'{{"parts":[{",".join(_instruction(talk.prompt))}]}}'
+        fields["systemInstruction"] = f'{{"parts":[{",".join(_instruction(talk.prompt, notes))}]}}'
     fields["contents"] = [f'{{"role":"{turn.role}","parts":[{",".join(turn.parts)}]}}' for turn in turns]
     return Rendered(fields=fields, warnings=notes.warnings, open_calls=talk.open_calls)
 
@@ -119,10 +119,12 @@ def _is_signed(part: Mapping[str, Raw]) -> bool:
     return not raw_json.is_nothing(pick(part, "thoughtSignature"))
 
 
-def _instruction(prompt: Message) -> list[str]:
+def _instruction(prompt: Message, notes: Notes) -> list[str]:
     if prompt.native is not None:
         found = [(raw, raw_json.fields(raw)) for raw in prompt.native]
         kept = [raw_json.text_of(raw) for raw, part in found if pick(part, "text") is not None and not _is_empty(part)]
+        if any(not {"text", "inlineData", "fileData", "inline_data", "file_data"} & part.keys() for _, part in found):
+            notes.add("part-left-out", prompt.seq, "the system instruction takes text alone")
         return kept or [_text(part.text) for part in prompt.parts if isinstance(part, Text)]
     return [_text(part.text) for part in prompt.parts if isinstance(part, Text)]
 

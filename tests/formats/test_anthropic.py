@@ -98,6 +98,16 @@ def test_the_system_slot_has_texts_alone_and_keeps_its_cache_mark() -> None:
     assert [warning.code for warning in rendered.warnings] == ["media-left-out"]
 
 
+def test_a_block_of_an_unknown_type_goes_back_as_it_came_but_for_the_system_slot() -> None:
+    new = {"type": "of_the_future", "n": 1}
+    text = {"type": "text", "text": "S"}
+    view = view_of(*taken("anthropic", *({"role": role, "content": [text, new]} for role in ("system", "user"))))
+    rendered = anthropic.render(view)
+    assert body_of(rendered)["system"] == [text]
+    assert body_of(rendered)["messages"][0]["content"] == [text, new]
+    assert [warning.code for warning in rendered.warnings] == ["part-left-out"]
+
+
 def test_texts_of_the_system_slot_go_back_as_they_came() -> None:
     prompt = {"role": "system", "content": [{"type": "text", "text": "S"} | MARK, {"type": "text", "text": "T"}]}
     rendered = anthropic.render(view_of(*taken("anthropic", prompt), user("q")))
