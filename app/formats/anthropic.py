@@ -17,6 +17,7 @@ from app.formats.reading import Message
 from app.formats.rendered import Notes, Rendered
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+_TOLD: Final = frozenset({"text", "image", "document", "search_result"})
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _LONGEST_ID: Final = 256
@@ -43,6 +44,7 @@ class _Turn:
     role: str
     blocks: list[str] = field(default_factory=list)
     text: str | None = None
+    holds_results: bool = False
 
 
 def render(view: View[StoredEvent]) -> Rendered:
@@ -53,13 +55,13 @@ def render(view: View[StoredEvent]) -> Rendered:
     for item in talk.items:
         if isinstance(item, Exchange):
             _add(turns, "assistant", blocks(item.message, notes, item.slots))
-            _add(turns, "user", [result(slot, item.message.seq, notes) for slot in item.answered])
+            _add_results(turns, item, notes)
             continue
-        if turns and turns[-1].role == item.role and not _holds_results(turns[-1]):
+        if turns and turns[-1].role == item.role and not turns[-1].holds_results:
             notes.add("messages-merged", item.seq, "joined to the message before, for roles take turns")
         _add(turns, item.role, blocks(item, notes), item)
     _trim_end(turns, talk.items[-1] if talk.items else None, notes)
-    system = [] if talk.prompt is None else blocks(talk.prompt, notes)
+    system = [] if talk.prompt is None else _system(talk.prompt, notes)
     system, messages = anthropic_marks.limit(system, [turn.blocks for turn in turns], notes, view.version)
     fields: dict[str, Any] = {}
     if talk.prompt is not None:
@@ -67,6 +69,25 @@ def render(view: View[StoredEvent]) -> Rendered:
         fields["system"] = raw_json.dump(_words(talk.prompt)) if is_text else f"[{','.join(system)}]"
     fields["messages"] = [_written(turn, blocks) for turn, blocks in zip(turns, messages, strict=True)]
     return Rendered(fields=fields, warnings=notes.warnings, open_calls=talk.open_calls)
+
+
+def _system(prompt: Message, notes: Notes) -> list[str]:
+    """Write the system slot, which takes texts alone: the prompt's own blocks if they are, else what it says in words.
+
+    Of the cache marks on other blocks the last one goes to the last text.
+    """
+    found = _found(prompt)
+    if found and all(_kind(block) == "text" for block in found):
+        return blocks(prompt, notes)
+    said: list[dict[str, Any]] = [
+        {"type": "text", "text": part.text} for part in prompt.parts if isinstance(part, Text)
+    ]
+    if any(_kind(block) not in _TOLD for block in found):
+        notes.add("part-left-out", prompt.seq, "the system slot takes text alone")
+    marks = [mark for block in found if not raw_json.is_nothing(mark := block.get("cache_control"))]
+    if marks:
+        said[-1]["cache_control"] = marks[-1]
+    return [raw_json.dump(text) for text in said]
 
 
 def _words(message: Message) -> str:
@@ -86,8 +107,11 @@ def _add(turns: list[_Turn], role: str, blocks: Iterable[str], message: Message 
     turns.append(_Turn(role, blocks, _words(message) if plain and message else None))
 
 
-def _holds_results(turn: _Turn) -> bool:
-    return turn.blocks[0].startswith('{"type":"tool_result"') or _kind(raw_json.fields(turn.blocks[0])) == "tool_result"
+def _add_results(turns: list[_Turn], exchange: Exchange, notes: Notes) -> None:
+    """Begin the message of the user that has the results; what the user says after them joins it without a note."""
+    results = [result(slot, exchange.message.seq, notes) for slot in exchange.answered]
+    if results:
+        turns.append(_Turn("user", results, holds_results=True))
 
 
 def _written(turn: _Turn, blocks: list[str]) -> str:
@@ -148,6 +172,8 @@ def _native(message: Message, native: tuple[Raw, ...], notes: Notes, slots: list
         elif slot is not None and (slot.id != slot.call.id or slot.name != slot.call.name):
             named = {"id": raw_json.raw(raw_json.dump(slot.id)), "name": raw_json.raw(raw_json.dump(slot.name))}
             found.append((kind, raw_json.dump({**block, **named})))
+        elif kind in THINKING and anthropic_marks.MARK in block:
+            found.append((kind, raw_json.dump(anthropic_marks.without(block, message.seq, notes))))
         else:
             found.append((kind, raw_json.text_of(raw)))
     while found and found[-1][0] in THINKING:
@@ -198,21 +224,24 @@ def result(slot: Slot, seq: int, notes: Notes) -> str:
     first = slot.results[0]
     if len(slot.results) == 1 and first.native:
         sent = raw_json.fields(first.native[0])
-        return raw_json.dump(_sent_result({**sent, "tool_use_id": raw_json.raw(raw_json.dump(slot.id))}))
+        return raw_json.dump(
+            _sent_result(sent | {"tool_use_id": raw_json.raw(raw_json.dump(slot.id))}, first.seq, notes)
+        )
     if len(slot.results) == 1 and first.is_plain:
         return raw_json.dump({**block, "content": _words(first)})
     shown = [_part(part, result, notes) for result in slot.results for part in result.parts]
     return raw_json.dump({**block, "content": raw_json.raw(f"[{','.join(shown)}]")} if shown else block)
 
 
-def _sent_result(block: dict[str, Raw]) -> dict[str, Raw]:
+def _sent_result(block: dict[str, Raw], seq: int, notes: Notes) -> dict[str, Raw]:
     """Return a tool result that Anthropic's own client sent, without a content that the API would refuse."""
     content = block.get("content")
     if raw_json.is_string(content):
         keeps = bool(raw_json.string(content).strip())
         return block if keeps else {key: value for key, value in block.items() if key != "content"}
-    inner = [item for item in raw_json.items(content) if not _is_empty(raw_json.fields(item))]
-    if len(inner) == len(raw_json.items(content)) and inner:
+    found = [raw_json.fields(item) for item in raw_json.items(content)]
+    inner = [anthropic_marks.without(item, seq, notes) for item in found if not _is_empty(item)]
+    if inner and inner == found:
         return block
     rest = {key: value for key, value in block.items() if key != "content"}
     return {**rest, "content": raw_json.raw(raw_json.dump(inner))} if inner else rest

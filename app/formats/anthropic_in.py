@@ -7,8 +7,17 @@ from msgspec import Raw
 
 from app.domain.errors import InvalidRequest
 from app.formats import anthropic, calls, parts, raw_json
-from app.formats.incoming import Incoming, Sent, checked, content_of, function_call, incoming, listed, needed
-from app.formats.incoming import needed_object as needed_input
+from app.formats.incoming import (
+    Incoming,
+    Sent,
+    checked,
+    content_of,
+    function_call,
+    incoming,
+    listed,
+    needed,
+    needed_object,
+)
 from app.formats.pairing import Slot
 from app.formats.parts import Media, Part, Text
 from app.formats.reading import Message
@@ -17,6 +26,9 @@ from app.formats.rendered import Notes
 Block = Mapping[str, Raw]
 
 _ROLES: Final = ("system", "user", "assistant")
+_SOURCES: Final[Mapping[str, tuple[str, ...]]] = {
+    "base64": ("media_type", "data"), "url": ("url",), "file": ("file_id",), "text": ("data",),
+}  # fmt: skip
 _BESIDE: Final = ("cache_control", "citations", "is_error", "context")
 
 
@@ -64,11 +76,38 @@ def _check(block: Block, role: str, place: str) -> None:
             raise InvalidRequest.at(place, "only the assistant uses tools")
         needed(block, "id", place, "a tool use has an id")
         needed(block, "name", place, "a tool use names its tool")
-        needed_input(block, "input", place, "a tool use has an input")
+        needed_object(block, "input", place, "a tool use has an input")
     elif kind == "tool_result":
         if role != "user":
             raise InvalidRequest.at(place, "tool results are in messages of the user")
         needed(block, "tool_use_id", place, "a tool result names the tool use it answers")
+        _check_inner(block, place)
+    elif kind in {"image", "document"}:
+        _check_source(block, place)
+    elif kind in anthropic.THINKING and role != "assistant":
+        raise InvalidRequest.at(place, "only the assistant thinks")
+
+
+def _check_inner(block: Block, place: str) -> None:
+    """Check the content of a tool result or of a document: a text, blocks, or nothing."""
+    content = block.get("content")
+    if content is None or raw_json.is_string(content) or raw_json.text_of(content).strip() == "null":
+        return
+    for at, inner in enumerate(listed(block, "content", place)):
+        _check(inner, "", f"{place}/content/{at}")
+
+
+def _check_source(block: Block, place: str) -> None:
+    source = raw_json.fields(needed_object(block, "source", place, "images and documents have a source"))
+    told = needed(source, "type", f"{place}/source", "a source has a type")
+    for field in _SOURCES.get(told, ()):
+        needed(source, field, f"{place}/source", f"a source of the type {told} has it")
+    if told == "url" and not raw_json.string(source["url"]).startswith(("https://", "http://")):
+        raise InvalidRequest.at(f"{place}/source/url", "is a link")
+    if told == "base64" and not parts.is_base64(raw_json.string(source["data"])):
+        raise InvalidRequest.at(f"{place}/source/data", "is base64")
+    if told == "content":
+        _check_inner(source, f"{place}/source")
 
 
 def _result(raw: Raw, block: Block, place: str) -> Incoming:
@@ -132,9 +171,11 @@ def _of_source(block: Block, kind: str) -> Iterator[Part]:
     media_kind: parts.MediaKind = "image" if kind == "image" else "file"
     mime, data = raw_json.string(source.get("media_type")), raw_json.string(source.get("data"))
     if told == "text":
-        yield Text(text=data)
+        yield Text(text=f"{name}\n{data}" if name else data)
     elif told == "content":
         content = source.get("content")
+        if name:
+            yield Text(text=name)
         if raw_json.is_string(content):
             yield Text(text=raw_json.string(content))
         yield from _parts([raw_json.fields(item) for item in raw_json.items(content)])[0]

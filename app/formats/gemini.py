@@ -64,7 +64,7 @@ def render(view: View[StoredEvent]) -> Rendered:
         _add(turns, _role(item), write(item, notes))
     fields: dict[str, Any] = {}
     if talk.prompt is not None:
-        fields["systemInstruction"] = f'{{"parts":[{",".join(_instruction(talk.prompt))}]}}'
+        fields["systemInstruction"] = f'{{"parts":[{",".join(_instruction(talk.prompt, notes))}]}}'
     fields["contents"] = [f'{{"role":"{turn.role}","parts":[{",".join(turn.parts)}]}}' for turn in turns]
     return Rendered(fields=fields, warnings=notes.warnings, open_calls=talk.open_calls)
 
@@ -88,11 +88,9 @@ def _add_exchange(turns: list[_Turn], exchange: Exchange, notes: Notes) -> None:
     message = exchange.message
     _add(turns, "model", write(message, notes, exchange.slots))
     ids = _own_ids(message)
-    answered = [response(slot, ids.get(at, "")) for at, slot in enumerate(exchange.slots) if slot in exchange.answered]
-    _add(turns, "user", answered, is_response=True)
-    after = [
-        part for slot in exchange.answered if not _is_native(slot) for part in openai.media_after(slot, exchange, notes)
-    ]
+    shown = [(at, slot) for at, slot in enumerate(exchange.slots) if slot.results or not exchange.is_live]
+    _add(turns, "user", [response(slot, ids.get(at, "")) for at, slot in shown], is_response=True)
+    after = [part for _, slot in shown if not _is_native(slot) for part in openai.media_after(slot, exchange, notes)]
     _add(turns, "user", [_part(part, message, notes) for part in after])
 
 
@@ -121,9 +119,12 @@ def _is_signed(part: Mapping[str, Raw]) -> bool:
     return not raw_json.is_nothing(pick(part, "thoughtSignature"))
 
 
-def _instruction(prompt: Message) -> list[str]:
+def _instruction(prompt: Message, notes: Notes) -> list[str]:
     if prompt.native is not None:
-        kept = [raw_json.text_of(raw) for raw in prompt.native if not _is_empty(raw_json.fields(raw))]
+        found = [(raw, raw_json.fields(raw)) for raw in prompt.native]
+        kept = [raw_json.text_of(raw) for raw, part in found if pick(part, "text") is not None and not _is_empty(part)]
+        if any(not {"text", "inlineData", "fileData", "inline_data", "file_data"} & part.keys() for _, part in found):
+            notes.add("part-left-out", prompt.seq, "the system instruction takes text alone")
         return kept or [_text(part.text) for part in prompt.parts if isinstance(part, Text)]
     return [_text(part.text) for part in prompt.parts if isinstance(part, Text)]
 
@@ -156,12 +157,20 @@ def _native(message: Message, native: tuple[Raw, ...], notes: Notes, slots: list
         slot = next(calls_left, None) if call else None
         if _is_empty(part) and not (_is_signed(part) and raw_json.string(part["text"]) == ""):
             notes.add("empty-part-left-out", message.seq, "left out: a text part with nothing to read")
-        elif slot is not None and slot.name != slot.call.name:
-            named = {**raw_json.fields(call), "name": raw_json.raw(raw_json.dump(slot.name))}
-            found.append(raw_json.dump({**part, "functionCall": named}))
+        elif slot is not None and (changed := _changed(raw_json.fields(call), slot)):
+            found.append(raw_json.dump({**part, key_of(part, "functionCall"): changed}))
         else:
             found.append(raw_json.text_of(raw))
     return found
+
+
+def _changed(call: dict[str, Raw], slot: Slot) -> dict[str, Raw]:
+    """Return a call of Gemini's own as the API takes it, nothing where it does as it is."""
+    has_null = "args" in call and pick(call, "args") is None
+    if slot.name == slot.call.name and not has_null:
+        return {}
+    arguments = {"args": Raw(b"{}")} if has_null else {}
+    return {**call, **arguments, "name": raw_json.raw(raw_json.dump(slot.name))}
 
 
 def _part(part: Part, message: Message, notes: Notes) -> str:
@@ -186,7 +195,7 @@ def response(slot: Slot, call_id: str) -> str:
     """Write the response to one call, under the call's name; of several results all, one below the other."""
     if _is_native(slot):
         sent = raw_json.fields((slot.results[0].native or ())[0])
-        key = "functionResponse" if "functionResponse" in sent else "function_response"
+        key = key_of(sent, "functionResponse")
         inner = {**raw_json.fields(sent[key]), "name": raw_json.raw(raw_json.dump(slot.name))}
         if not call_id:
             # The call came another way and is sent without an id, so that its response may have none.
@@ -197,8 +206,13 @@ def response(slot: Slot, call_id: str) -> str:
     return raw_json.dump({"functionResponse": {**told, "name": slot.name, "response": {"output": text}}})
 
 
-def pick(part: Mapping[str, Raw], name: str) -> Raw | None:
-    """Return a field under its name or the same in snake case, for the API takes both; None when it is null."""
+def key_of(part: Mapping[str, Raw], name: str) -> str:
+    """Return the name that a field goes by here: its own, or the same in snake case, for the API takes both."""
     snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    value = part.get(name, part.get(snake))
+    return snake if name not in part and snake in part else name
+
+
+def pick(part: Mapping[str, Raw], name: str) -> Raw | None:
+    """Return a field under its name or the same in snake case; None when it is null."""
+    value = part.get(key_of(part, name))
     return None if value is None or raw_json.text_of(value).strip() == "null" else value

@@ -1,15 +1,25 @@
 """Gemini's contents on their way in."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Raw
 
 from app.domain.errors import InvalidRequest
 from app.formats import calls, gemini, parts, raw_json
-from app.formats.gemini import pick
-from app.formats.incoming import Incoming, Sent, checked, content_of, function_call, incoming, listed, needed
+from app.formats.gemini import key_of, pick
+from app.formats.incoming import (
+    Incoming,
+    Sent,
+    checked,
+    content_of,
+    function_call,
+    incoming,
+    listed,
+    needed,
+    needed_object,
+)
 from app.formats.pairing import Slot
 from app.formats.parts import Media, Part, Text
 from app.formats.reading import Message
@@ -19,6 +29,12 @@ Fields = Mapping[str, Raw]
 
 _ROLES: Final = {"user": "user", "model": "assistant", "function": "user", "system": "system"}
 _BESIDE: Final = ("thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata")
+_MODELS: Final = frozenset({"functionCall", "executableCode", "codeExecutionResult"})
+_DATA: Final = ("text", "inlineData", "fileData", "functionResponse", *sorted(_MODELS))
+# What stands beside the data of a part, under both spellings.
+_ASIDE: Final = frozenset(
+    {"thought", *_BESIDE, "thought_signature", "video_metadata", "media_resolution", "part_metadata"}
+)
 # Addresses that only Google's own services can follow.
 _GOOGLES: Final = ("gs://", "https://generativelanguage.googleapis.com/")
 
@@ -57,24 +73,23 @@ class _Content:
             found = {"parts": raw_json.raw(f'[{{"text":{raw_json.text_of(found["content"])}}}]')}
         elif "parts" not in found and self.role == "system":
             found = raw_json.fields(found.get("content"))
+        if self.role == "assistant" and pick(found, "parts") is None:
+            # What the API answers when the model says nothing, or was stopped before it did.
+            found = {**found, "parts": raw_json.raw("[]")}
         blocks = listed(found, "parts", place)
         self.pairs = list(zip(raw_json.items(found["parts"]), blocks, strict=True))
         for number, part in enumerate(blocks):
             self._check(part, f"{place}/parts/{number}")
 
     def _check(self, part: Fields, place: str) -> None:
-        call, answer = pick(part, "functionCall"), pick(part, "functionResponse")
-        if call is not None:
-            if self.role != "assistant":
-                raise InvalidRequest.at(place, "only the model calls functions")
-            needed(raw_json.fields(call), "name", f"{place}/functionCall", "a call names its function")
-        if answer is not None:
-            if self.role != "user":
-                raise InvalidRequest.at(place, "function responses are in contents of the user")
-            needed(raw_json.fields(answer), "name", f"{place}/functionResponse", "a response names its function")
-        text = pick(part, "text")
-        if text is not None and not raw_json.is_string(text):
-            raise InvalidRequest.at(f"{place}/text", "is a string")
+        kind = _kind(part, place)
+        if self.role != "assistant" and (kind in _MODELS or gemini.is_thought(part)):
+            raise InvalidRequest.at(place, "only the model thinks, calls functions and runs code")
+        if self.role != "user" and kind == "functionResponse":
+            raise InvalidRequest.at(place, "function responses are in contents of the user")
+        if kind in _CHECKS:
+            key = key_of(part, kind)
+            _CHECKS[kind](part[key], f"{place}/{key}")
 
     def messages(self, answered: Counter[str]) -> Iterator[Incoming]:
         """Return the messages of the log that the content says."""
@@ -119,6 +134,62 @@ class _Content:
         return incoming(shape, sent, self.place, said, _write)
 
 
+def _kind(part: Fields, place: str) -> str:
+    """Return the one kind of data that a part has, the empty string for one that is not known."""
+    kinds = [name for name in _DATA if pick(part, name) is not None]
+    if len(kinds) > 1:
+        raise InvalidRequest.at(place, f"a part has one kind of data, and not both {kinds[0]} and {kinds[1]}")
+    if not kinds and all(pick(part, name) is None or name in _ASIDE for name in part):
+        raise InvalidRequest.at(place, "a part has data, such as a text")
+    return kinds[0] if kinds else ""
+
+
+def _check_text(text: Raw, place: str) -> None:
+    if not raw_json.is_string(text):
+        raise InvalidRequest.at(place, "is a string")
+
+
+def _check_call(call: Raw, place: str) -> None:
+    found = raw_json.fields(call)
+    needed(found, "name", place, "a call names its function")
+    if pick(found, "args") is not None:
+        needed_object(found, "args", place, "the arguments of a call are an object")
+
+
+def _check_response(answer: Raw, place: str) -> None:
+    found = raw_json.fields(answer)
+    needed(found, "name", place, "a response names its function")
+    needed_object(found, "response", place, "a function's response is an object")
+    for at, inner in enumerate(listed(found, "parts", place) if pick(found, "parts") is not None else ()):
+        kind = _kind(inner, f"{place}/parts/{at}")
+        if kind not in {"inlineData", "fileData"}:
+            raise InvalidRequest.at(f"{place}/parts/{at}", "the parts of a response are media")
+        key = key_of(inner, kind)
+        _CHECKS[kind](inner[key], f"{place}/parts/{at}/{key}")
+
+
+def _check_inline(inline: Raw, place: str) -> None:
+    found = raw_json.fields(inline)
+    needed(found, key_of(found, "mimeType"), place, "inline data has a media type")
+    if not parts.is_base64(needed(found, "data", place, "inline data has data")):
+        raise InvalidRequest.at(f"{place}/data", "is base64")
+
+
+def _check_file(file: Raw, place: str) -> None:
+    found = raw_json.fields(file)
+    if not needed(found, key_of(found, "fileUri"), place, "a file has its address"):
+        raise InvalidRequest.at(f"{place}/{key_of(found, 'fileUri')}", "is empty")
+
+
+_CHECKS: Final[Mapping[str, Callable[[Raw, str], None]]] = {
+    "text": _check_text,
+    "functionCall": _check_call,
+    "functionResponse": _check_response,
+    "inlineData": _check_inline,
+    "fileData": _check_file,
+}
+
+
 def _call(call: Fields, numbers: Counter[str]) -> dict[str, Any]:
     name = raw_json.string(call["name"])
     numbers[name] += 1
@@ -144,6 +215,8 @@ def _of_part(part: Fields) -> Iterator[Part]:
         found = raw_json.fields(inline)
         mime, data = _string(found, "mimeType"), _string(found, "data")
         if mime and parts.is_base64(data):
+            # The API and its SDK's dumps have the alphabet for URLs, too, which others refuse.
+            data = data.replace("-", "+").replace("_", "/")
             yield Media(kind=parts.kind_of(mime), mime=mime, data=data, name=_string(found, "displayName"))
     elif file is not None:
         found = raw_json.fields(file)

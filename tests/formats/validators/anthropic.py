@@ -97,7 +97,7 @@ def _block(block: Any, of: str) -> Iterator[str]:
         yield "has a cache mark inside a tool result"
     rule = {
         "text": _text, "image": _image, "document": _document, "tool_use": _tool_use, "tool_result": _tool_result,
-        "thinking": _thinking,
+        "thinking": _thinking, "redacted_thinking": _unmarked,
     }.get(kind)  # fmt: skip
     if rule:
         yield from rule(block)
@@ -164,6 +164,10 @@ def _tool_result(block: Message) -> Iterator[str]:
 def _thinking(block: Message) -> Iterator[str]:
     if not reading.is_base64(block.get("signature")):
         yield "has a thinking block without its signature"
+    yield from _unmarked(block)
+
+
+def _unmarked(block: Message) -> Iterator[str]:
     if "cache_control" in block:
         yield "has a cache mark on a thinking block"
 
