@@ -19,7 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app import tokens
+from app.formats.reading import Format
 from app.tokens import AUDIO_TOKENS, CALL_TOKENS, FILE_TOKENS, IMAGE_TOKENS, LONG_TEXT, TokenCounter, weight
+from tests.formats.views import taken
 
 ROOT = Path(__file__).parent.parent
 VOCABULARY = ROOT / "app" / "vocabulary"
@@ -365,6 +367,15 @@ def test_pictures_beside_the_content_cost_the_same(counter: TokenCounter) -> Non
 
 def test_audio_that_the_assistant_spoke_costs_as_audio(counter: TokenCounter) -> None:
     assert counter.message(message("assistant", content=None, audio={"id": "audio_1"})) == 4 + AUDIO_TOKENS
+
+
+def counted(counter: TokenCounter, sent_as: Format, sent: Any) -> int:
+    [stored] = taken(sent_as, sent)
+    return counter.message(json.loads(stored))
+
+
+def test_a_part_whose_type_is_no_text_counts_its_text(counter: TokenCounter) -> None:
+    assert counted(counter, "gemini", {"role": "user", "parts": [{"type": [], "text": "Hello world"}]}) == 6
 
 
 def test_weight_is_about_the_characters_to_count() -> None:

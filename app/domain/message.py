@@ -112,5 +112,6 @@ def thoughts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     kept = message.get(RESERVED) or {}
     for field in _PIECES:
         for piece in kept.get(field) or ():
-            if piece.get("type") in _THOUGHTS or piece.get("thought") is True:
+            kind = piece.get("type")
+            if (isinstance(kind, str) and kind in _THOUGHTS) or piece.get("thought") is True:
                 yield from piece.items()
