@@ -14,15 +14,25 @@ from app.formats.pairing import NO_RESULT, Exchange, Rules, Slot
 from app.formats.parts import Media, Part, Refusal, Text
 from app.formats.reading import Message
 from app.formats.rendered import Notes, Rendered
-from app.formats.responses_items import Item, calls_last, calls_tool, is_silent, kind_of, tidy
+from app.formats.responses_items import Item, calls_last, calls_tool, has_fit_parts, is_silent, kind_of, tidy
 
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
+
+
+def _speaks(message: Message) -> bool:
+    """Say whether there is something to read in a message's items; parts that no provider takes are nothing."""
+    for item in map(raw_json.fields, message.native or ()):
+        if not is_silent(item) and (message.parts or kind_of(item) != "message" or has_fit_parts(item)):
+            return True
+    return False
+
+
 RULES: Final = Rules(
     target="openai-responses",
     names=openai.NAMES,
     # An output finds its call by the id alone, wherever it stands, so that each id may be there once.
     ids=lambda: Ids(re.compile(r".+", re.DOTALL), re.compile(r"(?!)"), 64),
-    speaks=lambda message: not all(map(is_silent, map(raw_json.fields, message.native or ()))),
+    speaks=_speaks,
 )
 
 
@@ -65,16 +75,19 @@ def _items(message: Message, notes: Notes, slots: Iterable[Slot] = ()) -> list[I
 def write(message: Message, notes: Notes, slots: Iterable[Slot] = ()) -> list[str]:
     """Write a message's items: its own if it came as items, else what can be said of it in items."""
     if message.native is not None:
-        return list(_native(message, message.native, list(slots)))
+        return list(_native(message, message.native, list(slots), notes))
     said = [raw_json.dump({"role": message.role, "content": _content(message, notes)})] if message.parts else []
     return [*said, *(_call(slot, message.seq, notes) for slot in slots)]
 
 
-def _native(message: Message, native: tuple[Raw, ...], slots: list[Slot]) -> Iterator[str]:
-    """Pass on items byte for byte, save for ids and names that had to change."""
+def _native(message: Message, native: tuple[Raw, ...], slots: list[Slot], notes: Notes) -> Iterator[str]:
+    """Pass on items byte for byte, save for ids, names and parts that had to change."""
     calls_left = iter(slots)
     for raw in native:
         item = raw_json.fields(raw)
+        if kind_of(item) == "message" and not has_fit_parts(item):
+            yield from _refitted(message, item, notes)
+            continue
         slot = next(calls_left, None) if calls_tool(item) else None
         if slot is None or (slot.id == slot.call.id and slot.name == slot.call.name):
             yield raw_json.text_of(raw)
@@ -83,6 +96,13 @@ def _native(message: Message, native: tuple[Raw, ...], slots: list[Slot]) -> Ite
         if "name" in item:
             changes["name"] = raw_json.raw(raw_json.dump(slot.name))
         yield raw_json.dump({**item, **changes})
+
+
+def _refitted(message: Message, item: Mapping[str, Raw], notes: Notes) -> Iterator[str]:
+    """Write a message item with parts that the API does not take there from what the OpenAI shape says."""
+    notes.add("part-adapted", message.seq, "parts of types that a message of this role cannot have are written anew")
+    if message.parts:
+        yield raw_json.dump({**item, "content": _content(message, notes)})
 
 
 def _content(message: Message, notes: Notes) -> str | list[dict[str, Any]]:
@@ -143,8 +163,8 @@ def output(slot: Slot, notes: Notes) -> str:
     shown: str | list[dict[str, Any]] = NO_RESULT
     if slot.results:
         first = slot.results[0]
-        if len(slot.results) == 1 and first.native:
-            sent = raw_json.fields(first.native[0])
+        sent = raw_json.fields(first.native[0]) if len(slot.results) == 1 and first.native else {}
+        if sent and (kind_of(sent) not in _OUTPUTS or has_fit_parts(sent)):
             fitted = raw_json.raw(raw_json.dump(kind)) if kind_of(sent) in _OUTPUTS else sent["type"]
             return raw_json.dump({**sent, "type": fitted, "call_id": raw_json.raw(raw_json.dump(slot.id))})
         listed = [_part(part, result, notes) for result in slot.results for part in result.parts]

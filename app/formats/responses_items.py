@@ -14,6 +14,14 @@ Fields = Mapping[str, Raw]
 # The API gives each kind of item ids of its own kind, and takes no others back.
 _PREFIX: Final = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
 _TEXTS: Final = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+# Which parts a message of each role may hold, and an output.
+_TAKES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset({"input_text", "input_image", "input_file", "input_audio"}),
+    "assistant": frozenset({"output_text", "refusal"}),
+    "system": frozenset({"input_text"}),
+    "developer": frozenset({"input_text"}),
+    "output": frozenset({"input_text", "input_image", "input_file"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,14 @@ def calls_tool(item: Fields) -> bool:
 def answers_call(item: Fields) -> bool:
     """Say whether an item is the answer to such a call."""
     return kind_of(item).endswith("_call_output") and raw_json.is_string(item.get("call_id"))
+
+
+def has_fit_parts(item: Fields) -> bool:
+    """Say whether a message or an output has only parts that the API takes there."""
+    kind = kind_of(item)
+    takes = _TAKES[raw_json.string(item["role"]) if kind == "message" else "output"]
+    said = raw_json.items(item.get("content" if kind == "message" else "output"))
+    return all(raw_json.string(raw_json.fields(part).get("type")) in takes for part in said)
 
 
 def is_models(item: Fields) -> bool:

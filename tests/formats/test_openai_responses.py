@@ -63,6 +63,14 @@ def test_the_prompt_is_the_instructions() -> None:
         ({"role": "user", "content": None}, "/messages/0/content"),
         ({"type": "function_call", "call_id": "c", "name": "f"}, "/messages/0/arguments"),
         ({"type": "function_call_output", "output": "x"}, "/messages/0/call_id"),
+        ({"type": "function_call_output", "call_id": "c"}, "/messages/0/output"),
+        ({"type": "function_call_output", "call_id": "c", "output": {"a": 1}}, "/messages/0/output"),
+        ({"type": "function_call_output", "call_id": "c", "output": None}, "/messages/0/output"),
+        ({"type": "function_call_output", "call_id": "c", "output": ["x"]}, "/messages/0/output/0"),
+        ({"type": "custom_tool_call_output", "call_id": "c", "output": [{"text": "x"}]}, "/messages/0/output/0/type"),
+        ({**CALL, "role": "user"}, "/messages/0/role"),
+        ({**CALL, "content": "x"}, "/messages/0/content"),
+        ({**REASONING, "role": "assistant"}, "/messages/0/role"),
         ([], "/messages/0"),
     ],
 )
@@ -70,3 +78,32 @@ def test_a_refusal_names_the_place(item: Any, pointer: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
         taken("openai-responses", item)
     assert [problem.pointer for problem in refused.value.problems] == [pointer]
+
+
+@pytest.mark.parametrize(
+    ("role", "sent", "out"),
+    [
+        ("user", {"type": "text", "text": "x"}, {"type": "input_text", "text": "x"}),
+        ("user", {"type": "output_text", "text": "x"}, {"type": "input_text", "text": "x"}),
+        ("assistant", {"type": "input_text", "text": "x"}, {"type": "output_text", "text": "x"}),
+        ("user", {"type": "blob", "x": 1}, None),
+    ],
+)
+def test_a_part_that_a_message_of_its_role_cannot_have_is_written_anew(role: str, sent: Any, out: Any) -> None:
+    fit = {"type": "output_text" if role == "assistant" else "input_text", "text": "y"}
+    rendered = openai_responses.render(
+        view_of(user("q"), *taken("openai-responses", {"role": role, "content": [sent, fit]}))
+    )
+    assert body_of(rendered)["input"][1]["content"] == ([out, fit] if out else [fit])
+    assert "part-adapted" in [one.code for one in rendered.warnings]
+
+
+def test_a_message_of_unknown_parts_alone_is_a_silent_one() -> None:
+    stored = taken("openai-responses", {"role": "user", "content": [{"type": "blob"}]})
+    assert items(*stored) == [{"role": "user", "content": "(empty message)"}]
+
+
+def test_an_output_of_parts_that_the_api_does_not_take_is_written_anew() -> None:
+    output = {**OUTPUT, "output": [{"type": "text", "text": "x"}]}
+    found = items(*taken("openai-responses", CALL, output))
+    assert found[1]["output"] == [{"type": "input_text", "text": "x"}]
