@@ -7,7 +7,6 @@ from msgspec import Raw
 
 from app.domain.errors import InvalidRequest
 from app.formats import calls, openai_responses, parts, raw_json
-from app.formats.calls import Call
 from app.formats.incoming import Incoming, Sent, checked, content_of, function_call, incoming, listed, needed
 from app.formats.pairing import Slot
 from app.formats.parts import Other, Part, Text
@@ -191,9 +190,10 @@ def _write(message: Message) -> list[str]:
 
 
 def _writer_of(kind: str) -> Any:
+    call = "custom_tool_call" if kind == "custom_tool_call_output" else "function_call"
+
     def write(message: Message) -> list[str]:
-        call: Call = Call(id="", name="", arguments="", custom=True) if kind.startswith("custom") else calls.UNKNOWN
-        slot = Slot(call=call, id=message.answers or "", name="", results=[message])
-        return [openai_responses.output(slot, Notes())]
+        slot = Slot(call=calls.UNKNOWN, id=message.answers or "", name="", results=[message])
+        return [openai_responses.output(slot, call, Notes())]
 
     return write

@@ -107,3 +107,36 @@ def test_an_output_of_parts_that_the_api_does_not_take_is_written_anew() -> None
     output = {**OUTPUT, "output": [{"type": "text", "text": "x"}]}
     found = items(*taken("openai-responses", CALL, output))
     assert found[1]["output"] == [{"type": "input_text", "text": "x"}]
+
+
+SHELL = {
+    "type": "local_shell_call",
+    "id": "lsh_1",
+    "call_id": "c",
+    "status": "completed",
+    "action": {"type": "exec", "command": ["ls"], "env": {}},
+}
+SHELL_OUTPUT = {"type": "local_shell_call_output", "id": "lsho_1", "call_id": "c", "output": "a.txt"}
+
+
+def test_a_call_of_the_apis_own_tool_stays_what_it_is_with_its_own_output_and_while_it_is_open() -> None:
+    stored = taken("openai-responses", {"role": "user", "content": "q"}, REASONING, SHELL, SHELL_OUTPUT)
+    assert items(*stored)[1:] == [REASONING, SHELL, SHELL_OUTPUT]
+    assert items(*stored[:-1])[1:] == [REASONING, SHELL]
+
+
+@pytest.mark.parametrize("more", [[user("next")], [OUTPUT, {"role": "user", "content": "next"}]])
+def test_without_it_the_call_is_one_of_a_function(more: list[Any]) -> None:
+    stored = taken("openai-responses", {"role": "user", "content": "q"}, SHELL, *more)
+    rendered = openai_responses.render(view_of(*stored))
+    call, output = body_of(rendered)["input"][1:3]
+    assert (call["type"], call["name"], call["call_id"]) == ("function_call", "local_shell", "c")
+    assert '"ls"' in call["arguments"]
+    assert "id" not in call
+    assert (output["type"], output["call_id"]) == ("function_call_output", "c")
+    assert "call-adapted" in [one.code for one in rendered.warnings]
+
+
+def test_an_output_of_the_apis_own_tool_that_answers_a_function_is_written_as_the_functions() -> None:
+    found = items(*taken("openai-responses", CALL, SHELL_OUTPUT))
+    assert found == [CALL, {"type": "function_call_output", "call_id": "c", "output": "a.txt"}]
