@@ -55,6 +55,29 @@ def test_the_prompt_is_the_instructions() -> None:
     assert body_of(rendered) == {"instructions": "S", "input": [{"role": "user", "content": "q"}]}
 
 
+SAID = {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "said", "call"),
+    [
+        ("rs_0", "msg_1", "fc_1"),  # this reasoning is there already
+        ("rs_1", "msg_0", "fc_1"),  # or one of those it led to
+        ("rs_1", "msg_1", "fc_0"),
+        ("x", "msg_1", "fc_1"),
+        ("rs_1", "x", "fc_1"),
+    ],
+)
+def test_reasoning_and_what_it_led_to_keep_their_ids_together(reasoning: str, said: str, call: str) -> None:
+    first = [{**REASONING, "id": "rs_0"}, {**SAID, "id": "msg_0"}, {**CALL, "id": "fc_0"}, OUTPUT]
+    second = [{**REASONING, "id": reasoning}, {**SAID, "id": said}, {**CALL, "id": call, "call_id": "d"}]
+    rendered = openai_responses.render(view_of(user("q"), *taken("openai-responses", *first, *second)))
+    found = body_of(rendered)["input"]
+    assert found[1:5] == first
+    assert [(item["type"], item.get("id")) for item in found[5:]] == [("message", None), ("function_call", None)]
+    assert [one.code for one in rendered.warnings] == ["reasoning-left-out"]
+
+
 @pytest.mark.parametrize(
     ("item", "pointer"),
     [
