@@ -183,6 +183,8 @@ def media_part(media: Media) -> dict[str, Any] | None:
     """Return the part for media, None for sound, film and other providers' files."""
     if media.file_id and media.owner != "openai":
         return None
+    if media.kind == "image" and media.data and media.mime not in parts.OPENAI_IMAGES:
+        return None
     data_url = f"data:{media.mime};base64,{media.data}" if media.data else ""
     if media.kind == "image":
         detail = raw_json.string(_inner(media).get("detail"))

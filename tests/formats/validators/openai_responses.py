@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.formats.validators import reading, sdk
+from tests.formats.validators import openai, reading, sdk
 from tests.formats.validators.reading import said
 
 Item = dict[str, Any]
@@ -114,7 +114,7 @@ def _part(part: Item, of: str) -> Iterator[str]:
 
 def _is_image(url: Any) -> bool:
     found = reading.data_url(url)
-    return found[0].startswith("image/") if found else reading.is_link(url)
+    return found[0].lower() in openai.IMAGES if found else reading.is_link(url)
 
 
 def _call(item: Item, arguments: str) -> Iterator[str]:
