@@ -181,9 +181,8 @@ def _part(part: Part, message: Message, notes: Notes) -> dict[str, Any]:
 
 def media_part(media: Media) -> dict[str, Any] | None:
     """Return the part for media, None for sound, film and other providers' files."""
-    if media.file_id and media.owner != "openai":
-        return None
-    if media.kind == "image" and media.data and media.mime not in parts.OPENAI_IMAGES:
+    is_refused = media.kind == "image" and bool(media.data) and media.mime not in parts.OPENAI_IMAGES
+    if is_refused or (media.file_id and media.owner != "openai"):
         return None
     data_url = f"data:{media.mime};base64,{media.data}" if media.data else ""
     if media.kind == "image":
