@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import tiktoken
 
-from app.domain.message import RESERVED, thoughts
+from app.domain.message import RESERVED, unshaped
 
 # OpenAI's cookbook ("How to count tokens with tiktoken") frames a message with 3 tokens and a name with 1.
 MESSAGE_TOKENS: Final = 3
@@ -26,15 +26,13 @@ AUDIO_TOKENS: Final = 600
 # A dense page: Anthropic gives 1,500–3,000 tokens for a page of a PDF. Also ten seconds of video for Gemini.
 FILE_TOKENS: Final = 3000
 
-# Prose of this weight takes 1.1 ms to count. A hop to a thread and back takes 0.15 ms when the event loop is idle and
+# Prose of this length takes 1.1 ms to count. A hop to a thread and back takes 0.15 ms when the event loop is idle and
 # 1.4 ms and more when it is busy, so that shorter texts are counted sooner where they are.
 LONG_TEXT: Final = 16_384
 
 # Longer texts are counted in pieces. tiktoken panics, with a BaseException, on half a million blanks or more, and one
 # run of a character costs more for each character the longer it is: twice as much at 128 K characters as at this size.
 _PIECE: Final = 16_384
-# Starting to count a text takes as long as this many characters of prose.
-_TEXT_WEIGHT: Final = 32
 
 # No token of either vocabulary reaches across these places, whatever stands around them, so a cut there changes no
 # count: before a blank that follows anything but a blank; and after a letter or digit, before white space or a
@@ -45,7 +43,9 @@ _DATA_URL: Final = re.compile(r"data:[^,\s]{0,200},", re.IGNORECASE)
 
 # A part of one of these types has a fixed cost, whatever it holds.
 _MEDIA_PARTS: Final[Mapping[str, int]] = {
-    **dict.fromkeys(("image", "image_url", "image_file", "input_image", "output_image"), IMAGE_TOKENS),
+    **dict.fromkeys(
+        ("image", "image_url", "image_file", "input_image", "output_image", "image_generation_call"), IMAGE_TOKENS
+    ),
     **dict.fromkeys(("audio", "audio_url", "input_audio", "output_audio"), AUDIO_TOKENS),
     **dict.fromkeys(("file", "input_file", "document", "video", "video_url", "input_video"), FILE_TOKENS),
 }
@@ -165,11 +165,6 @@ class TokenCounter:
         return sum(len(self._encode(piece)) for piece in _pieces(text))
 
 
-def weight(message: Mapping[str, Any]) -> int:
-    """Estimate how many characters it takes to count a message: count it off the event loop from ``LONG_TEXT`` on."""
-    return sum(len(found) + _TEXT_WEIGHT for found in _countable(message) if isinstance(found, str))
-
-
 @cache
 def _load(encoding: str) -> tiktoken.Encoding:
     """Build the encoding from turnlog's file alone: ``tiktoken.get_encoding`` would look elsewhere and download."""
@@ -194,7 +189,7 @@ def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
     yield CALL_TOKENS * (len(calls) if isinstance(calls, list) else 0)
     yield CALL_TOKENS if message.get("function_call") else 0
     rest: list[tuple[str, Any]] = [item for item in message.items() if item[0] != RESERVED]
-    rest += thoughts(message)
+    rest += (("", piece) for piece in unshaped(message))
     while rest:
         field, value = rest.pop()
         if field in _NOT_TEXT or not (value or field in _ARGUMENT_FIELDS):

@@ -1,6 +1,6 @@
 """Chat messages as clients send them: the OpenAI shape, checked, with everything unknown left alone."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -10,8 +10,15 @@ from app.domain.exact_json import Json
 
 # Under this key a stored message keeps what only the provider it came from understands. Clients do not send it.
 RESERVED: Final = "turnlog"
-_PIECES: Final = ("content", "items", "parts")
-_THOUGHTS: Final = frozenset({"thinking", "reasoning"})
+# What the OpenAI shape carries of the pieces of Anthropic, of the Responses API and of Gemini.
+_SHAPED_BLOCKS: Final = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
+_SHAPED_ITEMS: Final = frozenset(
+    {"message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output"}
+)
+_SHAPED_PARTS: Final = frozenset(
+    {"text", "functionCall", "functionResponse", "inlineData", "fileData"}
+    | {"function_call", "function_response", "inline_data", "file_data"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +111,43 @@ def _text(value: dict[str, Json], field: str, pointer: str, detail: str) -> str:
     return text
 
 
-def thoughts(message: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of the model's thoughts in a stored message.
+def unshaped(message: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the pieces of a stored message that the OpenAI shape does not carry: thoughts, uses of a provider's tools.
 
     They are among the pieces that its provider sent. All else in those is in the message itself, too.
     """
     kept = message.get(RESERVED) or {}
-    for field in _PIECES:
+    for field, is_shaped in _SHAPED.items():
         for piece in kept.get(field) or ():
-            if piece.get("type") in _THOUGHTS or piece.get("thought") is True:
-                yield from piece.items()
+            if not is_shaped(piece):
+                yield piece
+
+
+def _is_shaped_block(block: Mapping[str, Any]) -> bool:
+    return _kind(block) in _SHAPED_BLOCKS
+
+
+def _is_shaped_item(item: Mapping[str, Any]) -> bool:
+    """Of a call of the API's own tools the shape has the action, and of what answers it the output."""
+    kind = _kind(item)
+    if kind in _SHAPED_ITEMS or "role" in item:
+        return True
+    is_tied = isinstance(item.get("call_id"), str)
+    return is_tied and (kind.endswith("_call_output") or (kind.endswith("_call") and "action" in item))
+
+
+def _is_shaped_part(part: Mapping[str, Any]) -> bool:
+    return part.get("thought") is not True and any(part.get(field) is not None for field in _SHAPED_PARTS)
+
+
+def _kind(piece: Mapping[str, Any]) -> str:
+    kind = piece.get("type")
+    return kind if isinstance(kind, str) else ""
+
+
+# By the field that has a provider's pieces.
+_SHAPED: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
+    "content": _is_shaped_block,
+    "items": _is_shaped_item,
+    "parts": _is_shaped_part,
+}

@@ -46,13 +46,14 @@ def read(raw: Raw) -> Call:
     if kind == "function":
         return Call(id=call_id, name=name, arguments=_text(named.get("arguments")), raw=raw)
     if kind == "custom" and name:
-        return Call(id=call_id, name=name, arguments=raw_json.string(named.get("input")), custom=True, raw=raw)
+        return Call(id=call_id, name=name, arguments=_text(named.get("input")), custom=True, raw=raw)
     rest = {field: value for field, value in found.items() if field not in {"id", "type"}}
     return Call(id=call_id, name=kind, arguments=raw_json.dump(rest), is_function=False, raw=raw)
 
 
 def _text(arguments: Raw | None) -> str:
-    if arguments is None:
+    """Return what the model wrote: a text, or the JSON text of anything else."""
+    if arguments is None or raw_json.text_of(arguments).strip() == "null":
         return ""
     return raw_json.string(arguments) if raw_json.is_string(arguments) else raw_json.text_of(arguments)
 

@@ -16,8 +16,6 @@ from app.formats.parts import FROM_FIELD, Media, Part, Text
 from app.formats.reading import Message
 from app.formats.rendered import Notes, Rendered
 
-SUPERSEDED: Final = pairing.SUPERSEDED
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _ANY: Final = re.compile(r".+", re.DOTALL)
 NAMES: Final = Names(_NAME, re.compile(r"[^A-Za-z0-9_-]"))
@@ -52,20 +50,27 @@ def _exchange(exchange: Exchange, notes: Notes) -> Iterator[str]:
     changed = any(call is not slot.call.raw for call, slot in zip(calls, exchange.slots, strict=True))
     yield _message(message, notes, {"tool_calls": raw_json.raw(raw_json.dump(calls))} if changed else {})
     shown: list[Part] = []
-    for slot in exchange.answered:
+    answered = exchange.answered
+    is_closed = len(answered) == len(exchange.slots)
+    for slot in answered:
         yield _result(slot, message.seq, notes)
-        shown += media_after(slot, exchange, notes)
+        shown += media_of(slot, notes, is_closed=is_closed)
     if shown:
         yield raw_json.dump({"role": "user", "content": [_part(part, "user", message.seq, notes) for part in shown]})
 
 
 def media_after(slot: Slot, exchange: Exchange, notes: Notes) -> list[Part]:
+    """Return the media of a result of an exchange; see ``media_of``."""
+    return media_of(slot, notes, is_closed=len(exchange.answered) == len(exchange.slots))
+
+
+def media_of(slot: Slot, notes: Notes, *, is_closed: bool) -> list[Part]:
     """Return the media of a result, labelled, for a user message after the results; none while calls are open."""
     media = [part for part in slot.parts if isinstance(part, Media)]
     if not media:
         return []
     seq = slot.results[0].seq
-    if len(exchange.answered) < len(exchange.slots):
+    if not is_closed:
         notes.add("media-left-out", seq, "the media of a result are sent once all calls have their results")
         return []
     notes.add("result-media-moved", seq, "the media of a result are sent by a user message after the results")
@@ -178,7 +183,10 @@ def _part(part: Part, role: str, seq: int, notes: Notes) -> dict[str, Any] | Raw
 
 
 def _goes_as_sent(part: Part, role: str) -> bool:
-    return part.sent_as in _TAKES[role] and _is_sendable(part)
+    if part.sent_as not in _TAKES[role] or not _is_sendable(part):
+        return False
+    # A picture or a sound that came as a file is written as what it is.
+    return not isinstance(part, Media) or parts.shape(part)["type"] == part.sent_as
 
 
 def _is_sendable(part: Part) -> bool:
@@ -186,4 +194,8 @@ def _is_sendable(part: Part) -> bool:
         return True
     if part.kind == "audio":
         return part.mime in {"audio/wav", "audio/mp3"}
-    return part.owner == "openai" if part.file_id else bool(part.data or part.kind == "image")
+    if part.file_id:
+        return part.owner == "openai"
+    if part.kind == "image":
+        return not part.data or part.mime in parts.OPENAI_IMAGES
+    return bool(part.data) and part.mime == "application/pdf"

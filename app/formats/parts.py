@@ -21,6 +21,8 @@ _LINK: Final = re.compile(r"https?://\S+")
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
 _IMAGES: Final = frozenset({"image_url", "input_image"})
 _FILES: Final = frozenset({"file", "input_file"})
+# The images that OpenAI's APIs take as base64; the API reads "jpg" for "jpeg".
+OPENAI_IMAGES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

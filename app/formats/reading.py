@@ -146,6 +146,6 @@ def _content(event: Stored, fields: Mapping[str, Raw], owner: Provider, notes: N
     return kept if parts.is_blank(refusal) else (*kept, refusal)
 
 
-def text(message: Message, joint: str = "") -> str:
+def text(message: Message) -> str:
     """Return all that a message says in words."""
-    return joint.join(part.text for part in message.parts if isinstance(part, Text | Refusal))
+    return "".join(part.text for part in message.parts if isinstance(part, Text | Refusal))

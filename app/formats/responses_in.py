@@ -7,8 +7,7 @@ from msgspec import Raw
 
 from app.domain.errors import InvalidRequest
 from app.formats import calls, openai_responses, parts, raw_json
-from app.formats.calls import Call
-from app.formats.incoming import Incoming, Sent, checked, content_of, function_call, incoming, needed
+from app.formats.incoming import Incoming, Sent, checked, content_of, function_call, incoming, listed, needed
 from app.formats.pairing import Slot
 from app.formats.parts import Other, Part, Text
 from app.formats.reading import Message
@@ -17,6 +16,9 @@ from app.formats.responses_items import Fields, answers_call, calls_tool, is_rea
 
 _ROLES: Final = ("system", "developer", "user", "assistant")
 _SHAPED: Final = frozenset({"message", "function_call", "custom_tool_call"})
+# Calls by the field that says what the tool is to do.
+_CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output"})
 
 
 class _Item:
@@ -33,13 +35,26 @@ class _Item:
             role = needed(self.fields, "role", place, "a message has a role")
             if role not in _ROLES:
                 raise InvalidRequest.at(f"{place}/role", f"the role is one of {', '.join(_ROLES)}")
-        elif self.kind in {"function_call", "custom_tool_call"}:
-            needed(self.fields, "call_id", place, "a call has an id")
-            needed(self.fields, "name", place, "a call names its tool")
-            told = "arguments" if self.kind == "function_call" else "input"
-            needed(self.fields, told, place, "a call says what the tool is to do")
-        elif self.kind in {"function_call_output", "custom_tool_call_output"}:
+        elif not raw_json.is_nothing(self.fields.get("role")):
+            raise InvalidRequest.at(f"{place}/role", "only a message has a role")
+        elif self.kind in _CALLS:
+            self._check_call(_CALLS[self.kind])
+        elif self.kind in _OUTPUTS:
             needed(self.fields, "call_id", place, "an output names the call it answers")
+            self._check_output()
+
+    def _check_call(self, told: str) -> None:
+        needed(self.fields, "call_id", self.place, "a call has an id")
+        needed(self.fields, "name", self.place, "a call names its tool")
+        needed(self.fields, told, self.place, "a call says what the tool is to do")
+        if not raw_json.is_nothing(self.fields.get("content")):
+            raise InvalidRequest.at(f"{self.place}/content", "a call has no content")
+
+    def _check_output(self) -> None:
+        if raw_json.is_string(self.fields.get("output")):
+            return
+        for at, part in enumerate(listed(self.fields, "output", self.place)):
+            needed(part, "type", f"{self.place}/output/{at}", "a part has a type")
 
     @property
     def role(self) -> str:
@@ -175,9 +190,10 @@ def _write(message: Message) -> list[str]:
 
 
 def _writer_of(kind: str) -> Any:
+    call = "custom_tool_call" if kind == "custom_tool_call_output" else "function_call"
+
     def write(message: Message) -> list[str]:
-        call: Call = Call(id="", name="", arguments="", custom=True) if kind.startswith("custom") else calls.UNKNOWN
-        slot = Slot(call=call, id=message.answers or "", name="", results=[message])
-        return [openai_responses.output(slot, Notes())]
+        slot = Slot(call=calls.UNKNOWN, id=message.answers or "", name="", results=[message])
+        return [openai_responses.output(slot, call, Notes())]
 
     return write

@@ -14,6 +14,14 @@ Fields = Mapping[str, Raw]
 # The API gives each kind of item ids of its own kind, and takes no others back.
 _PREFIX: Final = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
 _TEXTS: Final = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+# Which parts a message of each role may hold, and an output.
+_TAKES: Final[Mapping[str, frozenset[str]]] = {
+    "user": frozenset({"input_text", "input_image", "input_file", "input_audio"}),
+    "assistant": frozenset({"output_text", "refusal"}),
+    "system": frozenset({"input_text"}),
+    "developer": frozenset({"input_text"}),
+    "output": frozenset({"input_text", "input_image", "input_file"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,14 @@ def calls_tool(item: Fields) -> bool:
 def answers_call(item: Fields) -> bool:
     """Say whether an item is the answer to such a call."""
     return kind_of(item).endswith("_call_output") and raw_json.is_string(item.get("call_id"))
+
+
+def has_fit_parts(item: Fields) -> bool:
+    """Say whether a message or an output has only parts that the API takes there."""
+    kind = kind_of(item)
+    takes = _TAKES[raw_json.string(item["role"]) if kind == "message" else "output"]
+    said = raw_json.items(item.get("content" if kind == "message" else "output"))
+    return all(raw_json.string(raw_json.fields(part).get("type")) in takes for part in said)
 
 
 def is_models(item: Fields) -> bool:
@@ -129,23 +145,68 @@ def _led(items: Sequence[Item], notes: Notes) -> list[Item]:
 
 
 def _with_ids_once(items: Sequence[Item], notes: Notes) -> list[str]:
-    """Take off ids that are there already or that are none of the API's; reasoning with such an id goes as a whole."""
+    """Take off ids that are there already or that are none of the API's.
+
+    Reasoning and what it led to know each other by their ids: they all keep theirs, or the reasoning goes as a whole.
+    """
     seen: set[str] = set()
     texts: list[str] = []
+    for unit in _units(items):
+        found = [raw_json.fields(item.text) for item in unit]
+        if not is_reasoning(found[0]):
+            texts += _with_id_once(unit[0], found[0], seen, notes)
+        elif _may_all_stay(found, seen):
+            texts += [item.text for item in unit]
+            seen.update(map(_id, found))
+        else:
+            notes.add("reasoning-left-out", unit[0].seq, "left out: reasoning of whose ids one cannot be sent")
+            texts += [text for one in found if not is_reasoning(one) for text in _without_id(one)]
+    return texts
+
+
+def _units(items: Sequence[Item]) -> list[list[Item]]:
+    """Put reasoning together with all that the model did after it; anything else is by itself."""
+    units: list[list[Item]] = []
+    is_led = False
     for item in items:
         found = raw_json.fields(item.text)
-        item_id = raw_json.string(found.get("id"))
-        if not item_id:
-            texts.append(item.text)
-        elif item_id not in seen and item_id.startswith(_PREFIX.get(kind_of(found), "")):
-            seen.add(item_id)
-            texts.append(item.text)
-        elif is_reasoning(found):
-            notes.add("reasoning-left-out", item.seq, "left out: reasoning under an id that cannot be sent")
-        elif not (calls_tool(found) or answers_call(found) or kind_of(found) == "message"):
-            # What the API did by itself is nothing without its id, and it is there already.
-            notes.add("item-left-out", item.seq, "left out: an item of the API's own tools whose id repeats")
+        if is_led and is_models(found):
+            units[-1].append(item)
         else:
-            notes.add("item-id-left-out", item.seq, "left out: an item's id that repeats or is none of the API's")
-            texts.append(raw_json.dump({key: value for key, value in found.items() if key not in {"id", "status"}}))
-    return texts
+            is_led = is_reasoning(found)
+            units.append([item])
+    return units
+
+
+def _id(found: Fields) -> str:
+    return raw_json.string(found.get("id"))
+
+
+def _has_own_prefix(found: Fields) -> bool:
+    return _id(found).startswith(_PREFIX.get(kind_of(found), ""))
+
+
+def _may_all_stay(unit: Sequence[Fields], seen: set[str]) -> bool:
+    ids = [_id(found) for found in unit if _id(found)]
+    return len(set(ids)) == len(ids) and seen.isdisjoint(ids) and all(_has_own_prefix(one) for one in unit if _id(one))
+
+
+def _with_id_once(item: Item, found: Fields, seen: set[str], notes: Notes) -> list[str]:
+    if not _id(found) or (_id(found) not in seen and _has_own_prefix(found)):
+        seen.add(_id(found))
+        return [item.text]
+    kept = _without_id(found)
+    if kept:
+        notes.add("item-id-left-out", item.seq, "left out: an item's id that repeats or is none of the API's")
+    else:
+        notes.add("item-left-out", item.seq, "left out: an item of the API's own tools whose id repeats")
+    return kept
+
+
+def _without_id(found: Fields) -> list[str]:
+    """Write an item without its id. What the API did by itself is nothing without one."""
+    if not _id(found):
+        return [raw_json.dump(found)]
+    if not (calls_tool(found) or answers_call(found) or kind_of(found) == "message"):
+        return []
+    return [raw_json.dump({key: value for key, value in found.items() if key not in {"id", "status"}})]

@@ -4,7 +4,10 @@ import re
 
 import pytest
 
+from app.formats import anyone, raw_json
 from app.formats.calls import Call, Ids, Names, as_object
+from app.formats.reading import FORMATS, Format
+from tests.formats.views import view_of
 
 OTHER = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -49,3 +52,10 @@ def test_arguments_are_an_object(text: str, shown: str | None, wrapped: bool) ->
     found = as_object(Call(id="c", name="f", arguments=text))
     assert found[1] is wrapped
     assert shown is None or found[0] == shown
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_the_input_of_a_custom_tool_is_sent_if_it_is_no_text(output: Format) -> None:
+    call = {"id": "c", "type": "custom", "custom": {"name": "x", "input": {"a": "kept"}}}
+    rendered = anyone.render(view_of({"role": "assistant", "content": None, "tool_calls": [call]}), output)
+    assert "kept" in raw_json.dump(rendered.fields)

@@ -9,7 +9,7 @@ from app.domain import exact_json, message
 from app.domain.event import StoredEvent
 from app.domain.ranges import NOTHING
 from app.domain.view import View
-from app.formats import openai
+from app.formats import openai, openai_responses, pairing
 from tests.formats import validators
 
 HELLO = '{"role":"user","content":"hello"}'
@@ -57,7 +57,7 @@ def test_the_newest_system_message_is_first_and_alone() -> None:
     said = [f'{{"role":"{role}","content":"x"}}' for role in ("system", "user", "assistant", "developer", "system")]
     rendered = openai.render(view_of(*said, roles="suads"))
     assert rendered.fields["messages"] == [said[4], said[1], said[2]]
-    assert [(one.code, one.seq) for one in rendered.warnings] == [(openai.SUPERSEDED, 1), (openai.SUPERSEDED, 4)]
+    assert [(one.code, one.seq) for one in rendered.warnings] == [(pairing.SUPERSEDED, 1), (pairing.SUPERSEDED, 4)]
 
 
 def test_one_system_message_is_no_matter_for_a_warning() -> None:
@@ -132,3 +132,40 @@ def test_an_odd_call_is_shown_as_one_that_the_api_takes(call: str) -> None:
 def test_the_same_view_gives_the_same_bytes() -> None:
     view = view_of(HELLO, CALLS[1][0], roles="ua")
     assert openai.render(view) == openai.render(view)
+
+
+PNG = "data:image/png;base64,AAAA"
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        ({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}}, None),
+        ({"type": "image_url", "image_url": {"url": "data:image/bmp;base64,AAAA"}}, "[not shown: image image/bmp]"),
+        ({"type": "file", "file": {"file_data": "data:application/pdf;base64,AAAA", "filename": "a"}}, None),
+        (
+            {"type": "file", "file": {"file_data": "data:text/csv;base64,AAAA", "filename": "a.csv"}},
+            "[not shown: file a.csv text/csv]",
+        ),
+        ({"type": "file", "file": {"file_data": "data:video/mp4;base64,AAAA"}}, "[not shown: video video/mp4]"),
+        ({"type": "file", "file": {"file_data": PNG}}, {"type": "image_url", "image_url": {"url": PNG}}),
+        (
+            {"type": "file", "file": {"file_data": "data:audio/wav;base64,AAAA"}},
+            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+        ),
+    ],
+)
+def test_media_of_types_that_the_api_refuses_are_marks(part: dict[str, object], shown: object) -> None:
+    body = json.dumps({"role": "user", "content": [{"type": "text", "text": "x"}, part]})
+    rendered = openai.render(view_of(body, roles="u"))
+    sent = [json.loads(text) for text in rendered.fields["messages"]]
+    expected = {"type": "text", "text": shown} if isinstance(shown, str) else shown or part
+    assert sent[0]["content"][1] == expected
+    assert [one.code for one in rendered.warnings] == (["media-left-out"] if isinstance(shown, str) else [])
+    assert validators.openai.check({"messages": sent}) == []
+
+
+def test_an_image_that_the_responses_api_refuses_is_a_mark() -> None:
+    part = '{"type":"image_url","image_url":{"url":"data:image/bmp;base64,AAAA"}}'
+    rendered = openai_responses.render(view_of(f'{{"role":"user","content":[{part}]}}', roles="u"))
+    assert "[not shown: image image/bmp]" in rendered.fields["input"][0]

@@ -17,6 +17,7 @@ from tests.formats.validators.reading import said
 Message = dict[str, Any]
 
 LONGEST_CALL_ID: Final = 64
+IMAGES: Final = {"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"}
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SYSTEM: Final = frozenset({"system", "developer"})
 _PARTS: Final = {
@@ -121,13 +122,18 @@ def _part(role: str, part: Any) -> Iterator[str]:
         audio = part["input_audio"]
         if audio.get("format") not in {"wav", "mp3"} or not reading.is_base64(audio.get("data")):
             yield "has audio that is not base64 of wav or mp3"
-    elif kind == "file" and not (part["file"].get("file_id") or reading.data_url(part["file"].get("file_data"))):
-        yield "has a file without an id and without a data URL"
+    elif kind == "file" and not (part["file"].get("file_id") or _is_pdf(part["file"].get("file_data"))):
+        yield "has a file without an id and without a data URL of a PDF"
 
 
 def _is_image(url: Any) -> bool:
     found = reading.data_url(url)
-    return found[0].startswith("image/") if found else reading.is_link(url)
+    return found[0].lower() in IMAGES if found else reading.is_link(url)
+
+
+def _is_pdf(url: Any) -> bool:
+    found = reading.data_url(url)
+    return found is not None and found[0].lower() == "application/pdf"
 
 
 def _calls(calls: Any) -> Iterator[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from tests.formats.validators import reading, sdk
+from tests.formats.validators import openai, reading, sdk
 from tests.formats.validators.reading import said
 
 Item = dict[str, Any]
@@ -114,7 +114,7 @@ def _part(part: Item, of: str) -> Iterator[str]:
 
 def _is_image(url: Any) -> bool:
     found = reading.data_url(url)
-    return found[0].startswith("image/") if found else reading.is_link(url)
+    return found[0].lower() in openai.IMAGES if found else reading.is_link(url)
 
 
 def _call(item: Item, arguments: str) -> Iterator[str]:
@@ -163,6 +163,8 @@ def _pairs(body: dict[str, Any], items: list[Item]) -> Iterator[str]:
                 yield f"item {at} is a second output of one call"
             answered.add(call)
     waiting = [at for call, (at, _) in made.items() if call not in answered]
-    last = max((at for at, item in enumerate(items) if _kind(item) not in {*_CALLS, *_OUTPUTS}), default=-1)
+    last = max(
+        (at for at, item in enumerate(items) if _kind(item) not in {"reasoning", *_CALLS, *_OUTPUTS}), default=-1
+    )
     yield from (f"the call in item {at} has no output, and something follows it" for at in waiting if at < last)
     yield from reading.still_open(body, sum(at > last for at in waiting))
