@@ -90,7 +90,10 @@ def _add_exchange(turns: list[_Turn], exchange: Exchange, notes: Notes) -> None:
     ids = _own_ids(message)
     shown = [(at, slot) for at, slot in enumerate(exchange.slots) if slot.results or not exchange.is_live]
     _add(turns, "user", [response(slot, ids.get(at, "")) for at, slot in shown], is_response=True)
-    after = [part for _, slot in shown if not _is_native(slot) for part in openai.media_after(slot, exchange, notes)]
+    is_closed = len(shown) == len(exchange.slots)
+    after = [
+        part for _, slot in shown if not _is_native(slot) for part in openai.media_of(slot, notes, is_closed=is_closed)
+    ]
     _add(turns, "user", [_part(part, message, notes) for part in after])
 
 

@@ -59,11 +59,6 @@ def _exchange(exchange: Exchange, notes: Notes) -> Iterator[str]:
         yield raw_json.dump({"role": "user", "content": [_part(part, "user", message.seq, notes) for part in shown]})
 
 
-def media_after(slot: Slot, exchange: Exchange, notes: Notes) -> list[Part]:
-    """Return the media of a result of an exchange; see ``media_of``."""
-    return media_of(slot, notes, is_closed=len(exchange.answered) == len(exchange.slots))
-
-
 def media_of(slot: Slot, notes: Notes, *, is_closed: bool) -> list[Part]:
     """Return the media of a result, labelled, for a user message after the results; none while calls are open."""
     media = [part for part in slot.parts if isinstance(part, Media)]
