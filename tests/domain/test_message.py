@@ -79,6 +79,7 @@ def test_a_message_shows_who_speaks_and_which_calls_it_makes_or_answers(given: A
         ({"role": "assistant", "tool_calls": [call(function={"name": "f"})]}, "/tool_calls/0/function/arguments"),
         ({"role": "assistant", "tool_calls": [call(function={"name": "f", "arguments": []})]},
          "/tool_calls/0/function/arguments"),  # arguments are a string or an object
+        ({"role": "user", "content": "x", "turnlog": {}}, "/turnlog"),  # the field for providers' own pieces is ours
         ({"role": "tool", "content": "42"}, "/tool_call_id"),  # a result of no call
         ({"role": "tool", "tool_call_id": 7, "content": "42"}, "/tool_call_id"),  # an id that is no string
         ({"role": "tool", "tool_call_id": "a", "content": 42}, "/content"),  # a number as the result
