@@ -32,3 +32,17 @@ def test_an_event_is_found_when_it_passes_every_filter(filters: Filters, found: 
 
 def test_a_page_is_the_first_hundred_in_log_order_unless_asked_otherwise() -> None:
     assert Page() == Page(after=None, before=None, order="asc", limit=100)
+
+
+@pytest.mark.parametrize(
+    ("filters", "can"),
+    [
+        (Filters(), True),  # everything
+        (Filters(types=("MESSAGE",), roles=("user",), synthetic=False), True),  # real user messages alone
+        (Filters(types=("ACME.AUDIT",)), False),  # no messages
+        (Filters(roles=("assistant", "tool")), False),  # no user
+        (Filters(synthetic=True), False),  # what compactions wrote starts no turn
+    ],
+)
+def test_a_turn_can_only_start_among_matches_that_hold_real_user_messages(filters: Filters, can: bool) -> None:
+    assert filters.can_start_turn is can
