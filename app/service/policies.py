@@ -136,8 +136,3 @@ def trigger_of(trigger: triggers.Trigger) -> Trigger:
             return AllOf([trigger_of(one) for one in inner])
         case _:
             assert_never(trigger)
-
-
-def window_of(window: windows.Window) -> Window:
-    """Return the JSON shape of a window."""
-    return Window(rule=window.rule.value, size=window.size)
