@@ -58,6 +58,20 @@ def turns(count: int, first: int = 1) -> list[Message]:
     ]
 
 
+def rounds(count: int) -> list[Message]:
+    """Return U, A{x_n:f()}, T[x_n], A for each round."""
+    return [
+        message
+        for number in range(1, count + 1)
+        for message in (
+            user(f"question {number}"),
+            assistant(None, **{f"x_{number}": "f"}),
+            tool(f"x_{number}", f"result {number}"),
+            assistant(f"answer {number}"),
+        )
+    ]
+
+
 class Talk:
     """One session over HTTP. Every call checks the status it expects and returns the answer's JSON."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.field.conftest import Copies
 from tests.field.refusals import places, refused
-from tests.talk import Message, Talk, assistant, custom, developer, seqs_in, system, tool, turns, user
+from tests.talk import Message, Talk, assistant, custom, developer, rounds, seqs_in, system, tool, turns, user
 from tests.validity import assert_valid, problems
 
 ROUNDS = 30
@@ -31,20 +31,6 @@ def text_of(words: int) -> str:
 def wordy(said: list[Message]) -> list[Message]:
     """Return the messages with enough text that a summary of them is smaller than they are."""
     return [{**message, "content": f"{message['content']}: {text_of(40)}"} for message in said]
-
-
-def rounds(count: int) -> list[Message]:
-    """Return U, A{x_n:f()}, T[x_n], A for each round."""
-    return [
-        message
-        for number in range(1, count + 1)
-        for message in (
-            user(f"question {number}"),
-            assistant(None, **{f"x_{number}": "f"}),
-            tool(f"x_{number}", f"result {number}"),
-            assistant(f"answer {number}"),
-        )
-    ]
 
 
 # C02: 120 posts, and after each of them twelve windows; a few posts in each test, so that they can run side by side.

@@ -13,7 +13,7 @@ import pytest
 from tests.formats import spoken
 from tests.formats.spoken import FORMATS, Body, Said
 from tests.formats.validators import CHECKS
-from tests.talk import Message, Talk, assistant, developer, system, tool, turns, user
+from tests.talk import Message, Talk, assistant, developer, rounds, system, tool, turns, user
 
 PNG_A = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PNG_B = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -114,19 +114,6 @@ def test_c01_a_cut_never_lands_inside_a_parallel_tool_batch(talk: Talk) -> None:
         copy = copy_of(talk, PORTO)
         copy.compact(last_events=kept)
         assert_valid(copy)
-
-
-def rounds(count: int) -> list[Message]:
-    return [
-        message
-        for number in range(1, count + 1)
-        for message in (
-            user(f"question {number}"),
-            assistant(None, **{f"x_{number}": "f"}),
-            tool(f"x_{number}", f"result {number}"),
-            assistant(f"answer {number}"),
-        )
-    ]
 
 
 @pytest.mark.parametrize("first", range(1, 121, 20))
