@@ -13,6 +13,8 @@
     │   └── IdempotencyKeyReused
     ├── VersionConflict
     ├── PayloadTooLarge
+    ├── SummarizerFailed            the model wrote no summary that can be used
+    │   └── SummarizerTimeout       or none in time
     └── Unavailable                 the database is away or overloaded
         └── NotLetIn                it knows no such user or database, or does not allow what has to be done
 
@@ -111,6 +113,22 @@ class PayloadTooLarge(TurnlogError):
     def __init__(self, *, limit_bytes: int, what: str = "the body") -> None:
         super().__init__(f"{what} is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
+
+
+class SummarizerFailed(TurnlogError):
+    """The summarizer wrote no summary that can be used; nothing was written."""
+
+    def __init__(self, cause: str, message: str | None = None) -> None:
+        """``cause`` is a stable word in kebab-case, such as ``cut-off``; the message never quotes an answer."""
+        super().__init__(message)
+        self.cause = cause
+
+
+class SummarizerTimeout(SummarizerFailed):
+    """The summarizer wrote no summary in time; nothing was written."""
+
+    def __init__(self, message: str | None = None) -> None:
+        super().__init__("timeout", message)
 
 
 class Unavailable(TurnlogError):
