@@ -1,8 +1,12 @@
 """A transcript to be read: one paragraph for each message, its speaker named."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import msgspec
 from msgspec import Raw
 
+from app.domain import turn
 from app.domain.event import StoredEvent
 from app.domain.view import View
 from app.formats.rendered import Rendered
@@ -14,19 +18,52 @@ def render(view: View[StoredEvent]) -> Rendered:
 
 
 def paragraph(event: StoredEvent) -> str:
-    """Return one message as ``speaker: what was said``."""
-    message = msgspec.json.decode(event.body, type=dict[str, Raw])
-    name = _string(message.get("name"))
-    speaker = f"{event.role} ({name})" if name else str(event.role)
-    if event.answers is not None:
-        speaker += f" [{event.answers}]"
+    """Return one message as ``speaker: what was said``; the ids of tool calls tie results to them."""
+    message = _fields(event)
     said = _content(message.get("content"))
-    if event.calls:
-        said += map(_call, msgspec.json.decode(message["tool_calls"], type=list[dict[str, Raw]]))
+    for call in _calls(event, message):
+        called = f"[call {call.call_id}]"
+        said.append(f"{called} {call.spoken}" if call.spoken else called)
+    return _told(event, message, said, f" [{event.answers}]" if event.answers is not None else "")
+
+
+def transcript(events: Sequence[StoredEvent]) -> list[str]:
+    """Return messages as paragraphs for a reader who has no use for ids: a tool result names the tool it comes from.
+
+    Every line after a paragraph's first is indented, so that nobody's words can pass for another speaker's.
+    """
+    messages = [_fields(event) for event in events]
+    made = [_calls(event, message) for event, message in zip(events, messages, strict=True)]
+    asked = {result: at for at, result in turn.pairs(events)}
+    told = []
+    for at, (event, message) in enumerate(zip(events, messages, strict=True)):
+        tools = [call.name for call in made[asked[at]] if call.call_id == event.answers] if at in asked else []
+        said = [*_content(message.get("content")), *(f"[call] {call.spoken}".rstrip() for call in made[at])]
+        paragraph_ = _told(event, message, said, f" [{tools[0]}]" if tools and tools[0] else "")
+        told.append(paragraph_.replace("\n", "\n  "))
+    return told
+
+
+class _Call(NamedTuple):
+    call_id: str
+    name: str
+    arguments: str
+
+    @property
+    def spoken(self) -> str:
+        return f"{self.name}({self.arguments})" if self.name else ""
+
+
+def _fields(event: StoredEvent) -> dict[str, Raw]:
+    return msgspec.json.decode(event.body, type=dict[str, Raw])
+
+
+def _told(event: StoredEvent, message: dict[str, Raw], said: list[str], mark: str) -> str:
+    name = _string(message.get("name"))
     refusal = _string(message.get("refusal"))
     if refusal:
         said.append(f"(refused) {refusal}")
-    return f"{speaker}: " + "\n".join(said)
+    return f"{event.role}{f' ({name})' if name else ''}{mark}: " + "\n".join(said)
 
 
 def _content(content: Raw | None) -> list[str]:
@@ -41,15 +78,23 @@ def _part(part: dict[str, Raw]) -> str:
     return _string(part["text"]) if kind == "text" else f"[{kind}]"
 
 
-def _call(call: dict[str, Raw]) -> str:
-    called = f"[call {_string(call['id'])}]"
+def _calls(event: StoredEvent, message: dict[str, Raw]) -> list[_Call]:
+    return (
+        [_call(one) for one in msgspec.json.decode(message["tool_calls"], type=list[dict[str, Raw]])]
+        if (event.calls)
+        else []
+    )
+
+
+def _call(call: dict[str, Raw]) -> _Call:
+    call_id = _string(call["id"])
     if "type" in call and _string(call["type"]) != "function":
-        return called
+        return _Call(call_id, "", "")
     function = msgspec.json.decode(call["function"], type=dict[str, Raw])
     arguments = function["arguments"]
     # Arguments come as an object, or as a string that holds one; both read the same.
     shown = _string(arguments) if bytes(arguments).startswith(b'"') else bytes(arguments).decode()
-    return f"{called} {_string(function['name'])}({shown})"
+    return _Call(call_id, _string(function["name"]), shown)
 
 
 def _string(value: Raw | None) -> str:
