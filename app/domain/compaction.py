@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from app.domain import trigger, window
+from app.domain import trigger, turn, window
 from app.domain.event import Event
 from app.domain.policy import Policy
 from app.domain.ranges import Ranges
@@ -71,7 +71,7 @@ class Plan:
     """What a compaction would cover and keep, made from the view at ``version`` whose newest boundary is ``boundary``.
 
     ``covered`` is the new cumulative coverage, ``newly_covered`` what this pass adds. ``pinned`` is in view order. The
-    counts are of events and turns that leave the view, and of events that the turns from the cut on hold.
+    counts are of events and turns that leave the view, of the turns that stay, and of events that those hold.
     """
 
     version: int
@@ -83,6 +83,7 @@ class Plan:
     covered_events: int
     covered_turns: int
     covered_tokens: int
+    preserved_turns: int
     preserved_events: int
     tokens: Tokens
 
@@ -148,6 +149,20 @@ def plan(view: View[E], policy: Policy) -> Plan | Unchanged:
     return covering(view, pinned, parts.turns[cut:])
 
 
+def narrowed(view: View[E], policy: Policy, shown: int) -> Plan | None:
+    """Plan to cover no more than the turns up to the seq ``shown``, for a summarizer that was shown no more (rule 28).
+
+    None when that holds no whole turn, or every cut in it would part a tool call from its result.
+    """
+    parts = take_apart(view)
+    cut = next((at for at, event in enumerate(parts.turns) if event.seq > shown), len(parts.turns))
+    at_most = max((start for start in turn.starts(parts.turns) if start <= cut), default=0)
+    safe = window.safe_cut(parts.turns, at_most) if at_most else 0
+    return (
+        covering(view, _pinned(parts, with_summaries=policy.summarizer is None), parts.turns[safe:]) if safe else None
+    )
+
+
 def _pinned(parts: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
     """Return what stays before the turns, in view order: a new summary takes the place of the earlier ones."""
     prompt = (parts.prompt,) if parts.prompt else ()
@@ -160,6 +175,7 @@ def covering(view: View[E], pinned: Sequence[E], preserved: Sequence[E]) -> Plan
     leaving = [event for event in view.events if event.seq not in kept]
     newly = Ranges.of(event.seq for event in leaving)
     before, lost = view.tokens, sum(event.token_count for event in leaving)
+    turns_lost = sum(event.starts_turn for event in leaving)
     return Plan(
         version=view.version,
         boundary=view.boundary,
@@ -170,8 +186,9 @@ def covering(view: View[E], pinned: Sequence[E], preserved: Sequence[E]) -> Plan
             Ranges.of(event.seq for event in pinned) | newly | view.covered
         ),
         covered_events=len(leaving),
-        covered_turns=sum(event.starts_turn for event in leaving),
+        covered_turns=turns_lost,
         covered_tokens=lost,
+        preserved_turns=view.turns - turns_lost,
         preserved_events=len(preserved),
         tokens=Tokens(before, before - lost),
     )

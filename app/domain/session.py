@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from app.domain.event import MAX_ID_CHARACTERS
@@ -30,7 +30,10 @@ class ViewFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
-    """A stored session. ``metadata`` and ``policy`` are JSON text as the client wrote it; no policy is None."""
+    """A stored session. ``metadata`` and ``policy`` are JSON text as the client wrote it; no policy is None.
+
+    ``retry_at`` is until when it waits after a compaction that failed, None when it does not.
+    """
 
     session_id: str
     created_at: datetime
@@ -38,6 +41,7 @@ class Session:
     metadata: str
     policy: str | None
     version: int
+    retry_at: datetime | None
     view: ViewFigures
 
 
@@ -47,6 +51,26 @@ class Place:
 
     created_at: datetime
     key: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """A session whose trigger fires, with its own policy as JSON text, None for the server's."""
+
+    key: UUID
+    session_id: str
+    created_at: datetime
+    policy: str | None
+    version: int
+    failures: int
+    view: ViewFigures
+
+
+class Count(NamedTuple):
+    """How many sessions are due now, and how many more would be but wait after failures or are being worked on."""
+
+    due: int
+    deferred: int
 
 
 def is_id(session_id: str) -> bool:

@@ -1,7 +1,8 @@
 """When a compaction should happen. Triggers look at the view, never at the log (rule 24)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeAlias, assert_never
+from typing import Final, NamedTuple, TypeAlias, assert_never
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +56,74 @@ def fires(trigger: Trigger, *, turns: int, tokens: int) -> bool:
             return all(fires(one, turns=turns, tokens=tokens) for one in of)
         case _:
             assert_never(trigger)
+
+
+class Mark(NamedTuple):
+    """A high-water mark: a view is over it when it has at least so many turns and at least so many tokens."""
+
+    turns: int
+    tokens: int
+
+
+# As many marks as a session's row has room for.
+MOST_MARKS: Final = 4
+
+
+def marks(trigger: Trigger) -> tuple[Mark, ...]:
+    """Return a trigger as marks of which a view has to be over one, so that a database can judge it by its columns.
+
+    There are at most ``MOST_MARKS``. A trigger that would need more gets its last ones replaced by a lower one, so its
+    marks may be passed a little before it fires, and never after.
+    """
+    least = _least(_marks(trigger))
+    kept, rest = least[: MOST_MARKS - 1], least[MOST_MARKS - 1 :]
+    if not rest:
+        return kept
+    return (*kept, Mark(min(mark.turns for mark in rest), min(mark.tokens for mark in rest)))
+
+
+def _marks(trigger: Trigger) -> tuple[Mark, ...]:
+    match trigger:
+        case Always():
+            return (Mark(0, 0),)
+        case TurnCount(threshold):
+            return (Mark(threshold + 1, 0),)
+        case TokenCount(threshold):
+            return (Mark(0, threshold),)
+        case AnyOf(of):
+            return _least(mark for one in of for mark in _marks(one))
+        case AllOf(of):
+            over: tuple[Mark, ...] = (Mark(0, 0),)
+            for one in of:
+                inner = _marks(one)
+                over = _least(Mark(max(a.turns, b.turns), max(a.tokens, b.tokens)) for a in over for b in inner)
+            return over
+        case _:
+            assert_never(trigger)
+
+
+def _least(found: Iterable[Mark]) -> tuple[Mark, ...]:
+    """Leave out every mark that cannot be passed without passing another one; turns rise and tokens fall."""
+    kept: list[Mark] = []
+    for mark in sorted(found):
+        if not kept or mark.tokens < kept[-1].tokens:
+            kept.append(mark)
+    return tuple(kept)
+
+
+def fires_again(trigger: Trigger, *, turns: int, tokens: int) -> bool:
+    """Say whether ``trigger`` still fires on a view that was just compacted to so many turns and tokens.
+
+    Only what counts is looked at: ``always`` fires on everything, and means whenever the window does not fit.
+    """
+    match trigger:
+        case Always():
+            return False
+        case AnyOf(of):
+            return any(fires_again(one, turns=turns, tokens=tokens) for one in of)
+        case AllOf(of):
+            return all(isinstance(one, Always) or fires_again(one, turns=turns, tokens=tokens) for one in of) and any(
+                not isinstance(one, Always) for one in of
+            )
+        case _:
+            return fires(trigger, turns=turns, tokens=tokens)

@@ -220,3 +220,27 @@ def test_covering_is_everything_neither_pinned_nor_preserved() -> None:
     assert plan.covered == plan.newly_covered == Ranges(((1, 3),))
     everything = compaction.covering(log.view, pinned=[], preserved=[])
     assert (everything.covered, everything.covered_events, everything.tokens.after) == (Ranges(((1, 5),)), 5, 0)
+
+
+def narrowed(said: str, shown: int, kept: int = 1) -> tuple[int, int] | None:
+    """Return the plan for a summarizer that was shown no more than ``shown``, as (last covered, tokens left)."""
+    log = Log(said)
+    plan = compaction.narrowed(log.view, turns(kept, LlmSummarizer()), shown)
+    return None if plan is None else (plan.covered.pairs[-1][1], plan.tokens.after)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown", "covered"),
+    [
+        ("U1 A1 U2 A2 U3 A3", 4, 4),  # two whole turns were shown
+        ("U1 A1 U2 A2 U3 A3", 3, 2),  # half of the second does not count
+        ("U1 A1 U2 A2 U3 A3", 6, 4),  # the newest turn stays, whatever was shown
+        ("U1 A1 U2 A2 U3 A3", 1, None),  # not one whole turn
+        ("S1 P1 U1 A1 U2 A2", 4, 4),  # neither the prompt nor the preamble is covered
+        ("U1 C1 U2 R1 U3 A3", 2, None),  # the only cut would part a call from its result
+        ("U1 C1 U2 R1 U3 A3", 4, 4),  # one turn more has both
+    ],
+)
+def test_no_more_is_covered_than_the_summarizer_was_shown(said: str, shown: int, covered: int | None) -> None:
+    found = narrowed(said, shown)
+    assert (found and found[0]) == covered
