@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import datetime
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import text
@@ -15,64 +16,111 @@ from app.storage.database import Reader, Writer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """A boundary about to be written. The last three are what leaves the session's view with it."""
+    """A boundary about to be written, planned on a view of the session that was created at ``created_at``.
 
+    ``stands_on`` is the boundary before it. ``events``, ``turns`` and ``tokens`` are what leaves the session's view
+    with it. ``settled_turns`` is how many turns the policy that stands for the session leaves in the view, 0 when it
+    was not that policy's work.
+    """
+
+    key: UUID
+    created_at: datetime
+    stands_on: int | None
     event_id: str
     body: str
     covered: Ranges
     events: int
     turns: int
     tokens: int
+    settled_turns: int = 0
 
 
-async def write(writer: Writer, key: UUID, boundary: Boundary) -> None:
-    """Append a boundary to a log whose row lock the caller holds, and take what it covers off the view's figures."""
-    await writer.run(
+async def write(writer: Writer, boundaries: Sequence[Boundary]) -> dict[UUID, int]:
+    """Append boundaries of different sessions, in one statement, and take what they cover off the views' figures.
+
+    Returns the seqs by session. A session is missing there, and untouched, when another boundary was written since the
+    plan was made, when it has expired or is gone, or when another one has its id now.
+    """
+    rows_written = await writer.all(
         _WRITE,
         {
-            "key": key,
-            "event_id": boundary.event_id,
-            "body": boundary.body,
-            "covered": rows.multirange_of(boundary.covered),
-            "events": boundary.events,
-            "turns": boundary.turns,
-            "tokens": boundary.tokens,
+            "keys": [one.key for one in boundaries],
+            "created": [one.created_at for one in boundaries],
+            "stand_on": [one.stands_on for one in boundaries],
+            "event_ids": [one.event_id for one in boundaries],
+            "bodies": [one.body for one in boundaries],
+            "covered": [rows.multirange_of(one.covered) for one in boundaries],
+            "events": [one.events for one in boundaries],
+            "turns": [one.turns for one in boundaries],
+            "tokens": [one.tokens for one in boundaries],
+            "settled": [one.settled_turns for one in boundaries],
         },
     )
+    return {row.session_key: row.version for row in rows_written}
 
 
+# Locked in one order first, so that no two writers of several boundaries wait for each other. A success ends the wait
+# after failures and gives the session back.
 _WRITE: Final = text("""
-    WITH log AS (
-        UPDATE sessions
-           SET version = version + 1,
-               boundary = version + 1,
-               view_events = view_events - :events,
-               view_turns = view_turns - :turns,
-               view_tokens = view_tokens - :tokens
-         WHERE session_key = :key
-        RETURNING version
+    WITH wanted AS MATERIALIZED (
+        SELECT * FROM unnest(CAST(:keys AS uuid[]), CAST(:created AS timestamptz[]), CAST(:stand_on AS bigint[]),
+                             CAST(:event_ids AS text[]), CAST(:bodies AS text[]), CAST(:covered AS text[]),
+                             CAST(:events AS bigint[]), CAST(:turns AS bigint[]), CAST(:tokens AS bigint[]),
+                             CAST(:settled AS bigint[]))
+               AS w (session_key, created_at, stands_on, event_id, body, covered, events, turns, tokens, settled)
+    ), locked AS MATERIALIZED (
+        SELECT session_key FROM sessions WHERE session_key = ANY(CAST(:keys AS uuid[]))
+         ORDER BY session_key
+           FOR NO KEY UPDATE
+    ), log AS (
+        UPDATE sessions s
+           SET version = s.version + 1,
+               boundary = s.version + 1,
+               view_events = s.view_events - w.events,
+               view_turns = s.view_turns - w.turns,
+               view_tokens = s.view_tokens - w.tokens,
+               settled_turns = w.settled,
+               failures = 0,
+               retry_at = NULL,
+               claimed_until = NULL
+          FROM wanted w JOIN locked USING (session_key)
+         WHERE s.session_key = w.session_key
+           AND s.created_at = w.created_at
+           AND s.boundary IS NOT DISTINCT FROM w.stands_on
+           AND (s.expires_at IS NULL OR s.expires_at > now())
+        RETURNING s.session_key, s.version
+    ), stored AS (
+        INSERT INTO events (session_key, seq, event_id, type, body, metadata, covered)
+        SELECT log.session_key, log.version, w.event_id, 'COMPACTION', CAST(w.body AS json), '{}',
+               CAST(w.covered AS int8multirange)
+          FROM log JOIN wanted w USING (session_key)
     )
-    INSERT INTO events (session_key, seq, event_id, type, body, metadata, covered)
-    SELECT :key, log.version, :event_id, 'COMPACTION', CAST(:body AS json), '{}',
-           CAST(CAST(:covered AS text) AS int8multirange)
-      FROM log
+    SELECT session_key, version FROM log
 """)
+
+
+class Told(NamedTuple):
+    """The assistant message of a summary turn, as JSON text."""
+
+    body: str
+    metadata: str
 
 
 async def page(
     reader: Reader, key: UUID, *, before: int | None, limit: int
-) -> Sequence[tuple[StoredEvent, str | None]]:
-    """Return up to ``limit`` boundaries, newest first, each with the body of the summary it wrote, if it wrote one.
+) -> Sequence[tuple[StoredEvent, Told | None]]:
+    """Return up to ``limit`` boundaries, newest first, each with the summary it wrote, if it wrote one.
 
     A summary turn stands right after its boundary: the user message that asks, then the assistant's answer.
     """
     found = await reader.all(_PAGE, {"key": key, "before": before, "limit": limit})
-    return [(rows.whole(row), row.summary) for row in found]
+    return [(rows.whole(row), Told(row.answer, row.answer_metadata) if row.answer else None) for row in found]
 
 
 _PAGE: Final = text("""
     SELECT b.seq, b.type, b.role, b.synthetic, b.token_count, b.call_ids::text AS call_ids, b.event_id,
-           b.body::text AS body, b.metadata::text AS metadata, b.timestamp, b.stored_at, answer.body::text AS summary
+           b.body::text AS body, b.metadata::text AS metadata, b.timestamp, b.stored_at, answer.body::text AS answer,
+           answer.metadata::text AS answer_metadata
       FROM events b
       LEFT JOIN events answer
         ON answer.session_key = :key AND answer.seq = b.seq + 2 AND answer.synthetic AND answer.role = 'assistant'

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from sqlalchemy.dialects.postgresql import INT8MULTIRANGE
 
 from app.domain.event import Draft, StoredEvent
 from app.domain.log import Filters, Listed, Page
+from app.domain.ranges import Ranges
 from app.storage import rows
 from app.storage.database import Reader, Writer
 from app.storage.tables import events, sessions
@@ -96,6 +98,35 @@ async def with_ids(reader: Reader, key: UUID, event_ids: Sequence[str]) -> dict[
 _WITH_IDS: Final = text(
     f"SELECT {rows.WHOLE} FROM events WHERE session_key = :key AND event_id = ANY(CAST(:ids AS text[]))"  # noqa: S608
 )
+
+
+async def shown_to_summarizer(
+    reader: Reader, key: UUID, seqs: Ranges, *, created_at: datetime, boundary: int | None
+) -> list[StoredEvent] | None:
+    """Return the message events of some ranges, oldest first.
+
+    None when the session's newest boundary is no longer ``boundary``, or another session has its key now: then nobody
+    may be shown what they say for a plan that was made before.
+    """
+    found = await reader.all(
+        _SHOWN,
+        {"key": key, "seqs": rows.multirange_of(seqs), "created_at": created_at, "boundary": boundary},
+    )
+    return [rows.whole(row) for row in found if row.seq is not None] if found else None
+
+
+_SHOWN: Final = text(f"""
+    SELECT event.*
+      FROM sessions s
+      LEFT JOIN (unnest(CAST(CAST(:seqs AS text) AS int8multirange)) AS span
+                 CROSS JOIN LATERAL (SELECT {rows.WHOLE}
+                                       FROM events
+                                      WHERE session_key = :key AND seq >= lower(span) AND seq < upper(span)
+                                        AND type = 'MESSAGE'
+                                     OFFSET 0) AS event) ON true
+     WHERE s.session_key = :key AND s.created_at = :created_at AND s.boundary IS NOT DISTINCT FROM :boundary
+     ORDER BY event.seq
+""")  # noqa: S608
 
 
 async def page(reader: Reader, key: UUID, filters: Filters, part: Page) -> list[Listed]:

@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 from sqlalchemy import Row, Text, cast, func, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import JSONB
 
+from app.domain.policy import Standing
 from app.domain.session import Place, Session, ViewFigures
 from app.storage.database import Reader, Writer
 from app.storage.tables import sessions
@@ -17,9 +18,11 @@ from app.storage.tables import sessions
 # The root of all session keys. It must never change: the keys of every stored session derive from it.
 _NAMESPACE: Final = UUID("6f2a7c1e-5b0d-4f7e-9a53-7475726e6c6f")
 
+_LARGEST: Final = 2**63 - 1
+
 _COLUMNS: Final = """
     session_key, session_id, created_at, expires_at, metadata::text AS metadata, policy::text AS policy,
-    version, boundary, view_events, view_turns, view_tokens, coalesce(expires_at <= now(), false) AS expired
+    version, boundary, view_events, view_turns, view_tokens, retry_at, coalesce(expires_at <= now(), false) AS expired
 """
 
 
@@ -58,31 +61,54 @@ _LOCK: Final = text(f"SELECT {_COLUMNS} FROM sessions WHERE session_key = :key F
 async def create(writer: Writer, tenant: str, new: Mapping[str, Any]) -> Found | None:
     """Create a session; None when its id is taken, even by one that has expired.
 
-    ``new`` has session_id, metadata (JSON text), labels (a dict), policy (JSON text or None) and ttl_seconds
-    (None: it never expires).
+    ``new`` has session_id, metadata (JSON text), labels (a dict), policy (JSON text or None), standing (what that or
+    the server's policy comes to) and ttl_seconds (None: it never expires).
     """
     key = key_of(tenant, new["session_id"])
-    row = await writer.first(_CREATE, {**new, "key": key, "tenant": tenant, "labels": json.dumps(new["labels"])})
+    row = await writer.first(_CREATE, {**_row(new), "key": key, "tenant": tenant})
     return _found(row) if row else None
 
 
 _CREATE: Final = text(f"""
-    INSERT INTO sessions (session_key, tenant, session_id, expires_at, metadata, labels, policy)
+    INSERT INTO sessions (session_key, tenant, session_id, expires_at, metadata, labels, policy, marks, summarizes)
     VALUES (:key, :tenant, :session_id, now() + make_interval(secs => CAST(:ttl_seconds AS double precision)),
-            CAST(:metadata AS json), CAST(:labels AS jsonb), CAST(:policy AS json))
+            CAST(:metadata AS json), CAST(:labels AS jsonb), CAST(:policy AS json),
+            CAST(:marks AS bigint[]), :summarizes)
     ON CONFLICT ON CONSTRAINT pk_sessions DO NOTHING
     RETURNING {_COLUMNS}
 """)  # noqa: S608
 
 
 async def change(writer: Writer, key: UUID, new: Mapping[str, Any]) -> Found:
-    """Change a locked session. ``new`` is as for ``create``, with ``keep_expiry`` to leave its expiry alone."""
-    return _found(await writer.one(_CHANGE, {**new, "key": key, "labels": json.dumps(new["labels"])}))
+    """Change a locked session.
+
+    ``new`` is as for ``create``, with ``keep_expiry`` to leave its expiry alone and ``other_policy`` when the policy
+    may be another one: then it is looked at anew, whatever became of the one before.
+    """
+    return _found(await writer.one(_CHANGE, {**_row(new), "key": key}))
+
+
+def _row(new: Mapping[str, Any]) -> dict[str, Any]:
+    return {**new, "labels": json.dumps(new["labels"]), **standing_columns(new["standing"])}
+
+
+def standing_columns(standing: Standing) -> dict[str, Any]:
+    """Return what stands for a session as its columns have it; what no figure reaches is as large as a column holds."""
+    marks = standing.marks
+    return {
+        "marks": None if marks is None else [min(number, _LARGEST) for mark in marks for number in mark],
+        "summarizes": standing.summarizes,
+    }
 
 
 _CHANGE: Final = text(f"""
     UPDATE sessions
        SET metadata = CAST(:metadata AS json), labels = CAST(:labels AS jsonb), policy = CAST(:policy AS json),
+           marks = CASE WHEN :other_policy THEN CAST(:marks AS bigint[]) ELSE marks END,
+           summarizes = CASE WHEN :other_policy THEN :summarizes ELSE summarizes END,
+           settled_turns = CASE WHEN :other_policy THEN 0 ELSE settled_turns END,
+           failures = CASE WHEN :other_policy THEN 0 ELSE failures END,
+           retry_at = CASE WHEN :other_policy THEN NULL ELSE retry_at END,
            expires_at = CASE WHEN :keep_expiry THEN expires_at
                              ELSE now() + make_interval(secs => CAST(:ttl_seconds AS double precision)) END
      WHERE session_key = :key
@@ -146,7 +172,7 @@ async def page(
         select(
             s.session_key, s.session_id, s.created_at, s.expires_at,
             cast(s.metadata, Text).label("metadata"), cast(s.policy, Text).label("policy"),
-            s.version, s.boundary, s.view_events, s.view_turns, s.view_tokens, text("false AS expired"),
+            s.version, s.boundary, s.view_events, s.view_turns, s.view_tokens, s.retry_at, text("false AS expired"),
         )
         .where(s.tenant == tenant, or_(s.expires_at.is_(None), s.expires_at > func.now()))
         .order_by(s.created_at, s.session_key)
@@ -170,6 +196,7 @@ def _found(row: Row[Any]) -> Found:
             metadata=row.metadata,
             policy=row.policy,
             version=row.version,
+            retry_at=row.retry_at,
             view=ViewFigures(
                 events=row.view_events, turns=row.view_turns, tokens=row.view_tokens, boundary=row.boundary
             ),

@@ -1,9 +1,9 @@
-"""The two tables, for the queries that are put together from filters. The migrations are what makes them."""
+"""The tables of sessions and events, for queries that are put together from filters. The migrations make them."""
 
 from typing import Final
 
 from sqlalchemy import BigInteger, Boolean, Column, DateTime, Integer, MetaData, Table, Text, Uuid
-from sqlalchemy.dialects.postgresql import INT8MULTIRANGE, JSON, JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, INT8MULTIRANGE, JSON, JSONB
 
 _metadata: Final = MetaData()
 
@@ -23,6 +23,13 @@ sessions: Final = Table(
     Column("view_events", BigInteger),
     Column("view_turns", BigInteger),
     Column("view_tokens", BigInteger),
+    Column("marks", ARRAY(BigInteger)),
+    Column("summarizes", Boolean),
+    Column("settled_turns", BigInteger),
+    Column("failures", Integer),
+    Column("retry_at", DateTime(timezone=True)),
+    Column("claimed_until", DateTime(timezone=True)),
+    Column("due", Boolean),
 )
 
 events: Final = Table(

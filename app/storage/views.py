@@ -1,6 +1,6 @@
 """Read a view: the newest boundary, and of the log only what it leaves visible."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -24,7 +24,8 @@ class Found(Generic[E]):
 
     ``version`` and ``figures`` are the session's current ones, whatever version was asked for. ``read`` is the version
     that was, and ``view`` is None when the caller knew it already. ``created_at`` tells a session from a later one with
-    the same id.
+    the same id. ``due`` says that the policy which stands for it would have it compacted now, and ``retry_at`` until
+    when it waits after a failure.
     """
 
     expired: bool
@@ -33,6 +34,8 @@ class Found(Generic[E]):
     read: int
     figures: ViewFigures
     policy: str | None
+    retry_at: datetime | None
+    due: bool
     view: View[E] | None
 
 
@@ -65,7 +68,7 @@ def _statement(columns: str) -> TextClause:
     return text(f"""
         WITH session AS (
             SELECT session_key, created_at, version AS newest, boundary, view_events, view_turns, view_tokens,
-                   policy::text AS policy, coalesce(expires_at <= now(), false) AS expired,
+                   policy::text AS policy, retry_at, due, coalesce(expires_at <= now(), false) AS expired,
                    coalesce(CAST(:at AS bigint), version) AS wanted
               FROM sessions
              WHERE session_key = :key
@@ -84,35 +87,68 @@ def _statement(columns: str) -> TextClause:
                    END AS coverage
               FROM asked
         )
-        SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy AS policy,
-               c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
+        SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
+               c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
           FROM compacted c
-          LEFT JOIN LATERAL (
+          LEFT JOIN LATERAL ({_visible(columns, ":key", "NOT c.is_known")}) AS visible ON true
+    """)  # noqa: S608 - the columns are constants
+
+
+def _visible(columns: str, key: str, wanted: str) -> str:
+    """Write the query for the events of a log that the coverage of ``c`` leaves visible, none unless ``wanted``."""
+    return f"""
                SELECT event.*
-                 FROM unnest(CASE WHEN NOT c.is_known THEN
+                 FROM unnest(CASE WHEN {wanted} THEN
                                   int8multirange(int8range(1, least(c.wanted, c.newest) + 1))
                                   - coalesce(c.coverage, '{{}}'::int8multirange)
                              END) AS span,
                       LATERAL (
                           SELECT {columns}
                             FROM events
-                           WHERE session_key = :key AND seq >= lower(span) AND seq < upper(span) AND type = 'MESSAGE'
+                           WHERE session_key = {key} AND seq >= lower(span) AND seq < upper(span) AND type = 'MESSAGE'
                           OFFSET 0
                       ) AS event
-          ) AS visible ON true
-    """)  # noqa: S608 - the columns are constants
+    """  # noqa: S608
 
 
 _WHOLE: Final = _statement(rows.WHOLE)
 _SKELETON: Final = _statement(rows.SKELETON)
 
 
+async def skeletons(reader: Reader, keys: Sequence[UUID]) -> dict[UUID, Found[Event]]:
+    """Read the current views of many sessions as ``skeleton`` does, in one statement; missing ones are left out."""
+    found: dict[UUID, list[Row[Any]]] = {}
+    for row in await reader.all(_SKELETONS, {"keys": list(keys)}):
+        found.setdefault(row.key, []).append(row)
+    return {key: _found(of_one, rows.skeleton) for key, of_one in found.items()}
+
+
+_SKELETONS: Final = text(f"""
+    WITH compacted AS MATERIALIZED (
+        SELECT s.session_key AS key, s.created_at, s.version AS newest, s.boundary, s.view_events, s.view_turns,
+               s.view_tokens, s.policy::text AS policy, s.retry_at, s.due,
+               coalesce(s.expires_at <= now(), false) AS expired, s.version AS wanted, false AS is_known,
+               s.boundary AS stands_on, b.covered AS coverage
+          FROM sessions s
+          LEFT JOIN events b ON b.session_key = s.session_key AND b.seq = s.boundary
+         WHERE s.session_key = ANY(CAST(:keys AS uuid[]))
+    )
+    SELECT c.key, c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
+           c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
+      FROM compacted c
+      LEFT JOIN LATERAL ({_visible(rows.SKELETON, "c.key", "true")}) AS visible ON true
+""")  # noqa: S608
+
+
 async def _read(
     reader: Reader, statement: TextClause, event_of: Callable[[Row[Any]], E], parameters: dict[str, Any]
 ) -> Found[E] | None:
     found = await reader.all(statement, parameters)
-    if not found:
-        return None
+    return _found(found, event_of) if found else None
+
+
+def _found(found: Sequence[Row[Any]], event_of: Callable[[Row[Any]], E]) -> Found[E]:
+    """Read the rows of one session: its own columns on each of them, joined to an event's."""
     session = found[0]
     covered: Ranges = rows.ranges_of(session.coverage)
     events = (event_of(row) for row in found if row.seq is not None)
@@ -122,6 +158,8 @@ async def _read(
         version=session.newest,
         read=session.wanted,
         policy=session.policy,
+        retry_at=session.retry_at,
+        due=session.due,
         figures=ViewFigures(
             events=session.view_events,
             turns=session.view_turns,

@@ -27,6 +27,7 @@ from tests.talk import Talk, turns
 
 ROOT = Path(__file__).resolve().parents[2]
 MIGRATIONS = ROOT / "migrations"
+TABLES = {"alembic_version", "compaction_attempts", "default_marks", "events", "sessions"}
 ALEMBIC = Path(sys.executable).with_name("alembic")
 
 # A replica that has done everything but the migration, and waits for the word.
@@ -126,7 +127,7 @@ def test_an_empty_database_comes_to_the_newest_revision(empty_database_url: str)
 
     assert asyncio.run(migrate()) == schema.head()
     assert revision(empty_database_url) == [schema.head()]
-    assert relations(empty_database_url) == {"alembic_version", "sessions", "events"}
+    assert relations(empty_database_url) == TABLES
     before = described(empty_database_url)
     asyncio.run(migrate())
     assert described(empty_database_url) == before, "the second start changed the schema"
@@ -160,7 +161,7 @@ def test_ten_replicas_that_start_at_once_migrate_once(empty_database_url: str) -
 
     assert [(out, err, code) for (out, err), code in ended] == [(f"{schema.head()}\n", "", 0)] * 10
     assert revision(empty_database_url) == [schema.head()]
-    assert relations(empty_database_url) == {"alembic_version", "sessions", "events"}
+    assert relations(empty_database_url) == TABLES
 
 
 def test_a_migration_killed_half_way_leaves_nothing_and_the_next_start_finishes(empty_database_url: str) -> None:
@@ -183,7 +184,7 @@ def test_a_migration_killed_half_way_leaves_nothing_and_the_next_start_finishes(
 
     assert relations(empty_database_url) == set(), "half a migration was left"
     assert schema.head() in success(turnlog("migrate", TURNLOG_DATABASE_URL=empty_database_url))
-    assert relations(empty_database_url) == {"alembic_version", "sessions", "events"}
+    assert relations(empty_database_url) == TABLES
 
 
 def _waiting(url: str) -> bool:
