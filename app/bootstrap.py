@@ -1,20 +1,28 @@
-"""The only place where the engine, the tokenizer and the meter are made."""
+"""The only place where the engine, the tokenizer, the model's client and the meter are made."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
 from urllib.parse import urlsplit
 
+import httpx
 import msgspec
 import uuid_utils
 
-from app.domain.policy import Policy
+from app.domain.errors import InvalidRequest
+from app.domain.policy import Policy, standing
 from app.metrics import Meter
 from app.service import policies
-from app.service.context import Context, Limits
+from app.service.context import Context, Limits, Summarizing
 from app.settings import Settings
-from app.storage import schema
+from app.storage import fleet, schema
 from app.storage.database import Database
+from app.summarizer.llm import Llm
 from app.tokens import TokenCounter
+
+_BASE_URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+_CONNECT_SECONDS: Final = 10.0
 
 
 class BadSetting(Exception):
@@ -33,20 +41,60 @@ async def running(settings: Settings, url: str, meter: Meter) -> AsyncIterator[C
     Raises:
         BadSetting, Unavailable, SchemaTooNew.
     """
-    database = Database(libpq_url(url), pool_size=settings.database_pool_size)
-    try:
+    unfinished: set[asyncio.Task[Any]] = set()
+    default_policy = _policy(settings)
+    async with AsyncExitStack() as closing:
+        database = Database(libpq_url(url), pool_size=settings.database_pool_size)
+        closing.push_async_callback(database.close)
         await schema.migrate(database)
+        async with database.writing() as tx:
+            await fleet.set_default(tx, standing(default_policy))
+        summarizing = await _summarizing(settings, closing)
+        closing.push_async_callback(_finish, unfinished, settings.shutdown_seconds)
         yield Context(
             database=database,
             tokens=TokenCounter(settings.encoding),
             limits=limits(settings),
             default_ttl_seconds=settings.default_ttl_seconds,
-            default_policy=_policy(settings),
+            default_policy=default_policy,
+            summarizing=summarizing,
+            slots=asyncio.Semaphore(settings.compact_concurrency),
+            unfinished=unfinished,
             new_id=new_id,
             meter=meter,
         )
-    finally:
-        await database.close()
+
+
+async def _finish(unfinished: set[asyncio.Task[Any]], seconds: float) -> None:
+    """Let compactions end that outlived the request which began them, for so long, and stop the rest."""
+    if unfinished:
+        _, late = await asyncio.wait(unfinished, timeout=seconds)
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+
+async def _summarizing(settings: Settings, closing: AsyncExitStack) -> Summarizing | None:
+    """Return the configured model with a client of its own, None without one."""
+    wanted = settings.summarizer
+    if wanted.provider is None or wanted.model is None:
+        return None
+    # The whole call is timed elsewhere; a server that cannot even be reached is given up earlier. Nothing is followed
+    # to another place, for the request holds a key and a conversation.
+    client = httpx.AsyncClient(follow_redirects=False, timeout=httpx.Timeout(None, connect=_CONNECT_SECONDS))
+    await closing.enter_async_context(client)
+    return Summarizing(
+        model=Llm(
+            client,
+            provider=wanted.provider,
+            base_url=wanted.base_url or _BASE_URLS[wanted.provider],
+            model=wanted.model,
+            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
+        ),
+        max_input_tokens=wanted.max_input_tokens,
+        max_tokens=wanted.max_tokens,
+        seconds=wanted.timeout,
+    )
 
 
 def limits(settings: Settings) -> Limits:
@@ -81,6 +129,10 @@ def _policy(settings: Settings) -> Policy | None:
     if settings.default_policy is None:
         return None
     try:
-        return policies.parse(settings.default_policy)
+        policy = policies.parse(settings.default_policy)
+        policies.check_standing(policy)
     except msgspec.ValidationError as error:
         raise BadSetting(f"TURNLOG_DEFAULT_POLICY is not a policy: {error}") from error
+    except InvalidRequest as error:
+        raise BadSetting(f"TURNLOG_DEFAULT_POLICY cannot stand: {error}") from error
+    return policy

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 
 from app import __version__, bootstrap, logs
-from app.api import chat_memory, compactions, documentation, errors, events, operations, sessions, views
+from app.api import chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
 from app.api.deps import known_parameters_only
 from app.api.door import Door
 from app.metrics import Meter
@@ -45,7 +45,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.meter = meter
-    for noun in (sessions, events, views, compactions, chat_memory, operations):
+    for noun in (sessions, events, views, compactions, fleet, chat_memory, operations):
         app.include_router(noun.router)
     errors.install(app)
     documentation.install(app)

@@ -24,6 +24,23 @@ class Meter:
         self._appended = Counter("turnlog_events_appended", "Events stored", registry=r)
         self._views = Counter("turnlog_views_read", "Views read", ["format"], registry=r)
         self._compactions = Counter("turnlog_compactions", "Compactions by outcome", ["status", "reason"], registry=r)
+        self._summaries = Histogram(
+            "turnlog_summary_seconds",
+            "Time of a compaction that called the model, by outcome",
+            ["status"],
+            buckets=(0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, float("inf")),
+            registry=r,
+        )
+        self._summary_tokens = Counter(
+            "turnlog_summary_tokens", "Tokens that the provider counted", ["direction"], registry=r
+        )
+        self._due = Gauge(
+            "turnlog_sessions_due",
+            "Sessions whose trigger fires, as of the newest run of the fleet",
+            ["state"],
+            registry=r,
+            multiprocess_mode="mostrecent",
+        )
         self._pool = Gauge(
             "turnlog_pool_connections", "Connections in use", ["pool"], registry=r, multiprocess_mode="livesum"
         )
@@ -43,6 +60,17 @@ class Meter:
     def compacted(self, status: str, reason: str | None) -> None:
         """Take note of how a compaction ended."""
         self._compactions.labels(status, reason or "").inc()
+
+    def summarized(self, *, status: str, seconds: float, input_tokens: int, output_tokens: int) -> None:
+        """Take note of how an attempt that called the model ended, and what it cost."""
+        self._summaries.labels(status).observe(seconds)
+        self._summary_tokens.labels("input").inc(input_tokens)
+        self._summary_tokens.labels("output").inc(output_tokens)
+
+    def fleet(self, *, due: int, deferred: int) -> None:
+        """Take note of how many sessions are due, and how many more wait or are being worked on."""
+        self._due.labels("due").set(due)
+        self._due.labels("deferred").set(deferred)
 
     def pools(self, in_use: dict[str, int]) -> None:
         """Take note of how many connections of each pool are in use."""

@@ -6,15 +6,15 @@ from pathlib import Path
 import pydantic
 import pytest
 
-from app.settings import Settings
+from app.settings import Settings, fields
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
 
 @pytest.fixture(autouse=True)
 def _bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in Settings.model_fields:
-        monkeypatch.delenv(f"TURNLOG_{name.upper()}", raising=False)
+    for variable in fields():
+        monkeypatch.delenv(variable, raising=False)
 
 
 def test_nothing_has_to_be_set() -> None:
@@ -98,11 +98,11 @@ def test_settings_do_not_change() -> None:
 
 def test_there_are_at_most_twenty_five_and_each_is_described() -> None:
     assert len(Settings.model_fields) <= 25
-    assert all(field.description for field in Settings.model_fields.values())
+    assert all(field.description for field in fields().values())
 
 
 def test_each_stands_in_the_readmes_table() -> None:
-    variables = {f"TURNLOG_{name.upper()}" for name in Settings.model_fields}
+    variables = set(fields())
     rows = set(re.findall(r"^\|\s*`(TURNLOG_\w+)`", README.read_text(), re.MULTILINE))
     assert variables - rows == set(), "these have no row in README's table"
     assert rows - variables == set(), "these rows have no setting"

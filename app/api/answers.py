@@ -9,13 +9,15 @@ from msgspec import UNSET
 
 from app.api import schemas
 from app.api.wire import instant, raw
+from app.domain.attempt import Attempt
 from app.domain.event import StoredEvent
-from app.domain.session import Session
+from app.domain.session import Due, Session, ViewFigures
 from app.domain.view import View
 from app.formats.rendered import Rendered
 from app.service.boundary import TokenFigures
-from app.service.compactions import Outcome
 from app.service.events import Receipt
+from app.service.fleet import Report
+from app.service.outcomes import Outcome
 
 # The fields of providers' requests, and what they are called here.
 _FIELDS: Final = {
@@ -44,10 +46,13 @@ def session(found: Session) -> schemas.Session:
         metadata=raw(found.metadata),
         policy=raw(found.policy) if found.policy is not None else None,
         version=found.version,
-        view=schemas.ViewFigures(
-            events=found.view.events, turns=found.view.turns, tokens=found.view.tokens, boundary=found.view.boundary
-        ),
+        view=_figures(found.view),
+        retry_at=instant(found.retry_at) if found.retry_at else UNSET,
     )
+
+
+def _figures(view: ViewFigures) -> schemas.ViewFigures:
+    return schemas.ViewFigures(events=view.events, turns=view.turns, tokens=view.tokens, boundary=view.boundary)
 
 
 def event(session_id: str, stored: StoredEvent, *, covered: bool) -> schemas.Event:
@@ -127,6 +132,53 @@ def compaction(outcome: Outcome) -> schemas.Compaction:
         tokens=TokenFigures(*outcome.tokens, outcome.tokens.saved),
         over_budget=outcome.over_budget,
     )
+
+
+def attempt(tried: Attempt) -> schemas.Attempt:
+    """Show an attempt that called the summarizer."""
+    lasted = tried.ended_at - tried.started_at if tried.ended_at else None
+    return schemas.Attempt(
+        id=tried.attempt_id,
+        status=tried.status,
+        reason=tried.reason,
+        error=tried.error,
+        version=tried.version,
+        boundary=tried.boundary,
+        model=tried.model,
+        prompt=tried.prompt,
+        calls=tried.calls,
+        tokens=schemas.AttemptTokens(input=tried.input_tokens, output=tried.output_tokens),
+        started_at=instant(tried.started_at),
+        ended_at=instant(tried.ended_at) if tried.ended_at else None,
+        duration_ms=round(lasted.total_seconds() * 1000) if lasted is not None else None,
+    )
+
+
+def fleet(report: Report) -> schemas.FleetReport:
+    """Show what a run over the fleet did."""
+    return schemas.FleetReport(
+        due=report.due,
+        applied=report.count("applied"),
+        unchanged=report.count("unchanged"),
+        failed=report.count("failed"),
+        deferred=report.deferred,
+        remaining=report.remaining,
+        results=[
+            schemas.FleetResult(
+                session_id=one.session_id,
+                status=one.status,
+                reason=one.reason,
+                tokens=TokenFigures(*one.tokens, one.tokens.saved),
+                retry_seconds=one.retry_seconds if one.retry_seconds is not None else UNSET,
+            )
+            for one in report.results
+        ],
+    )
+
+
+def due(found: Due) -> schemas.DueSession:
+    """Show a session that is due."""
+    return schemas.DueSession(session_id=found.session_id, version=found.version, view=_figures(found.view))
 
 
 def memory(stored: Sequence[StoredEvent]) -> schemas.ChatMemory:

@@ -1,16 +1,15 @@
-"""Compaction over HTTP, by hand and by schedulers."""
+"""Compaction over HTTP, by hand."""
 
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import answers, schemas
 from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import operation
-from app.api.wire import utc
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
-from app.service import compactions, policies, sweeps
+from app.service import compactions, policies
 from app.service.compactions import Request as Asked
 
 router = APIRouter(tags=["Compaction"])
@@ -47,35 +46,27 @@ def _policy(body: schemas.CompactionRequest) -> Policy | None:
     return None
 
 
-@router.get("/v1/sessions/{session_id}/compactions", openapi_extra=operation(answers={200: schemas.CompactionList}))
+@router.get(
+    "/v1/sessions/{session_id}/compactions",
+    openapi_extra=operation(answers={200: (schemas.CompactionList, schemas.AttemptList)}),
+)
 async def list_compactions(
     ctx: Ctx,
     tenant: Tenant,
     session_id: SessionId,
+    attempts: Annotated[bool, Query(description="the attempts that called the summarizer, instead")] = False,  # noqa: FBT002
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
 ) -> Response:
-    """List a session's boundaries, newest first."""
+    """List a session's boundaries, newest first; or every attempt that called the summarizer, and how it ended."""
     before = position_of(cursor, [int])[0] if cursor is not None else None
+    if attempts:
+        tried, more = await compactions.attempts(ctx, tenant, session_id, before=before, limit=limit)
+        return _page(schemas.AttemptList, [answers.attempt(one) for one in tried], more)
     found, more = await compactions.page(ctx, tenant, session_id, before=before, limit=limit)
-    return answers.answer(
-        schemas.CompactionList(
-            data=[answers.compaction(one) for one in found],
-            has_more=more is not None,
-            next_cursor=cursor_of(more) if more is not None else None,
-        )
-    )
+    return _page(schemas.CompactionList, [answers.compaction(one) for one in found], more)
 
 
-@router.post(
-    "/v1/purge",
-    openapi_extra=operation(
-        body=schemas.PurgeRequest, optional=True, example={"limit": 1000}, answers={200: schemas.Purged}
-    ),
-)
-async def purge(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
-    """Remove the rows of expired sessions, the longest expired first."""
-    body = await body_of(request, schemas.PurgeRequest, empty=b"{}")
-    before = utc(body.expired_before, "/expired_before") if body.expired_before else None
-    done = await sweeps.purge(ctx, tenant, expired_before=before, limit=body.limit)
-    return answers.answer(schemas.Purged(purged=done.purged, remaining=done.remaining))
+def _page(kind: type[Any], data: list[Any], more: int | None) -> Response:
+    cursor = cursor_of(more) if more is not None else None
+    return answers.answer(kind(data=data, has_more=more is not None, next_cursor=cursor))

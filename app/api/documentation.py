@@ -41,15 +41,20 @@ def operation(
 
 def _answer(status: int, of: Answer) -> dict[str, Any]:
     description = {200: "OK", 201: "Created", 204: "Nothing to say", 304: "Not modified"}[status]
-    several = of if isinstance(of, tuple) else () if of is None else (of,)
-    content = dict(map(_content, several))
+    schemas_of: dict[str, list[Any]] = {}
+    for media_type, schema in map(_content, of if isinstance(of, tuple) else () if of is None else (of,)):
+        schemas_of.setdefault(media_type, []).append(schema)
+    content = {
+        media_type: {"schema": found[0] if len(found) == 1 else {"anyOf": found}}
+        for media_type, found in schemas_of.items()
+    }
     return {"description": description, **({"content": content} if content else {})}
 
 
 def _content(of: type | str) -> tuple[str, dict[str, Any]]:
     if isinstance(of, str):
-        return of, {"schema": {"type": "string"}}
-    return "application/json", {"schema": {"$ref": _REF.format(name=of.__name__)}}
+        return of, {"type": "string"}
+    return "application/json", {"$ref": _REF.format(name=of.__name__)}
 
 
 def install(app: FastAPI) -> None:

@@ -31,6 +31,8 @@ STATUS: Final[Mapping[type[TurnlogError], tuple[int, str]]] = {
     errors.IdempotencyKeyReused: (409, "idempotency-key-reused"),
     errors.VersionConflict: (412, "version-conflict"),
     errors.PayloadTooLarge: (413, "payload-too-large"),
+    errors.SummarizerFailed: (502, "summarizer-failed"),
+    errors.SummarizerTimeout: (504, "summarizer-timeout"),
     errors.Unavailable: (503, "unavailable"),
     errors.TurnlogError: (500, "internal-error"),
 }
@@ -96,6 +98,8 @@ def _facts(error: TurnlogError) -> dict[str, Any]:
             return {"event_id": error.event_id, "seq": error.seq}
         case errors.VersionConflict():
             return {"expected_version": error.expected, "current_version": error.current}
+        case errors.SummarizerFailed():
+            return {"cause": error.cause}
         case errors.PayloadTooLarge():
             return {"limit_bytes": error.limit_bytes}
         case _:

@@ -1,5 +1,7 @@
 """What the people who run turnlog ask it."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 
@@ -10,6 +12,7 @@ from app.api.documentation import operation
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
 from app.domain.errors import Unavailable
 from app.service import health
+from app.service.context import Summarizing
 from app.service.views import FORMATS, PROVIDER_FORMATS
 
 router = APIRouter(tags=["Operations"])
@@ -71,6 +74,18 @@ async def capabilities(ctx: Ctx) -> Response:
                 "chat_memory_messages": DEFAULT_MAX_MESSAGES,
             },
             tokens={"encoding": ctx.tokens.encoding},
-            summarizer={"configured": False},
+            summarizer=_summarizer(ctx.summarizing),
         )
     )
+
+
+def _summarizer(summarizing: Summarizing | None) -> dict[str, Any]:
+    if summarizing is None:
+        return {"configured": False}
+    return {
+        "configured": True,
+        "model": summarizing.model.name,
+        "max_tokens": summarizing.max_tokens,
+        "max_input_tokens": summarizing.max_input_tokens,
+        "timeout_seconds": summarizing.seconds,
+    }

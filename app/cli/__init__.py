@@ -55,7 +55,7 @@ def main() -> None:
     try:
         app()
     except pydantic.ValidationError as error:
-        _fail("\n".join(f"TURNLOG_{str(one['loc'][0]).upper()}: {one['msg']}" for one in error.errors()))
+        _fail("\n".join(f"TURNLOG_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()))
     except Unavailable as error:
         # The driver's own words, without what SQLAlchemy wraps around them.
         cause = getattr(error.__cause__, "orig", None)

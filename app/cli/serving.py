@@ -129,11 +129,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
             sys.exit(1)
         return
     # Workers are new interpreters: the environment is how they get their settings.
-    os.environ |= {
-        f"TURNLOG_{name.upper()}": str(value.get_secret_value() if isinstance(value, SecretStr) else value)
-        for name, value in settings
-        if value is not None
-    }
+    os.environ |= settings.variables()
     Multiprocess(config, sockets=[listening]).run()
 
 

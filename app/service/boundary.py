@@ -1,5 +1,6 @@
 """What a boundary says of itself: the payload of a COMPACTION event."""
 
+from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from app.service import policies
 from app.service.context import Context
 from app.service.policies import Trigger
 from app.storage import boundaries
+from app.storage.boundaries import Boundary
 from app.storage.database import Writer
 
 Pairs = tuple[tuple[int, int], ...]
@@ -88,27 +90,33 @@ def outline(plan: Plan, window: AnyWindow) -> Body:
     )
 
 
-async def write(ctx: Context, tx: Writer, key: UUID, plan: Plan, body: Body) -> None:
-    """Append a boundary to a log whose row lock the caller holds."""
-    await boundaries.write(
-        tx,
-        key,
-        boundaries.Boundary(
-            event_id=ctx.new_id(),
-            body=msgspec.json.encode(body).decode(),
-            covered=plan.covered,
-            events=plan.covered_events,
-            turns=plan.covered_turns,
-            tokens=plan.covered_tokens,
-        ),
+def of(ctx: Context, key: UUID, created_at: datetime, plan: Plan, body: Body, *, settled_turns: int = 0) -> Boundary:
+    """Return a plan as the boundary that is written for it, on the session that was created at ``created_at``."""
+    return Boundary(
+        key=key,
+        created_at=created_at,
+        stands_on=plan.boundary,
+        event_id=ctx.new_id(),
+        body=msgspec.json.encode(body).decode(),
+        covered=plan.covered,
+        events=plan.covered_events,
+        turns=plan.covered_turns,
+        tokens=plan.covered_tokens,
+        settled_turns=settled_turns,
     )
+
+
+async def write(tx: Writer, boundary: Boundary) -> None:
+    """Append a boundary to a log whose row lock the caller holds, having looked at its newest boundary."""
+    written = await boundaries.write(tx, [boundary])
+    assert written  # noqa: S101 - nothing can have come between
 
 
 def _described(policy: Policy) -> dict[str, Any] | None:
     match policy.summarizer:
         case TextSummarizer():
             return {"type": "text"}
-        case LlmSummarizer(instructions=instructions, max_tokens=max_tokens):
-            return {"type": "llm", "instructions": instructions, "max_tokens": max_tokens}
+        case LlmSummarizer(instructions=instructions, max_tokens=max_tokens, ledger=ledger):
+            return {"type": "llm", "instructions": instructions, "max_tokens": max_tokens, "ledger": ledger}
         case _:
             return None

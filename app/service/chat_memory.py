@@ -48,7 +48,7 @@ async def add(
             max_messages,
         )
         if gone:
-            await _cover(ctx, tx, key, _joined(memory, joined), gone, max_messages)
+            await _cover(ctx, tx, found, _joined(memory, joined), gone, max_messages)
         remembered = _in_order(await _memory(tx, key))
     ctx.meter.appended(len(made))
     return remembered
@@ -77,7 +77,7 @@ async def clear(ctx: Context, tenant: str, conversation_id: str) -> None:
             return
         memory = await _memory(tx, found.key)
         if memory.events:
-            await _cover(ctx, tx, found.key, memory, memory.events, 0)
+            await _cover(ctx, tx, found, memory, memory.events, 0)
 
 
 async def _memory(tx: Writer, key: UUID, *, up_to: int | None = None) -> View[StoredEvent]:
@@ -105,7 +105,12 @@ def _joined(memory: View[Event], joined: Sequence[Event]) -> View[Event]:
 
 
 async def _cover(
-    ctx: Context, tx: Writer, key: UUID, memory: View[Event], gone: Sequence[Event], max_messages: int
+    ctx: Context,
+    tx: Writer,
+    found: session_store.Found,
+    memory: View[Event],
+    gone: Sequence[Event],
+    max_messages: int,
 ) -> None:
     """Write the boundary that takes ``gone`` out of the memory; 0 messages is a memory that is cleared."""
     leaving = {event.seq for event in gone}
@@ -115,4 +120,5 @@ async def _cover(
         pinned=[event for event in kept if event.is_system],
         preserved=[event for event in kept if not event.is_system],
     )
-    await boundary.write(ctx, tx, key, plan, boundary.outline(plan, AnyWindow(rule="max_messages", size=max_messages)))
+    body = boundary.outline(plan, AnyWindow(rule="max_messages", size=max_messages))
+    await boundary.write(tx, boundary.of(ctx, found.key, found.session.created_at, plan, body))

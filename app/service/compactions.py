@@ -1,30 +1,30 @@
 """Compaction: read, decide, call, seal, write."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Literal, TypeAlias
+from dataclasses import dataclass
 from uuid import UUID
 
-import msgspec
-
 from app.domain import compaction as rules
-from app.domain.compaction import Plan, Reason, Tokens, Unchanged
-from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound, VersionConflict
-from app.domain.event import Draft, Event
+from app.domain.attempt import Attempt
+from app.domain.compaction import Plan, Reason, Unchanged
+from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound, SummarizerFailed, VersionConflict
+from app.domain.event import Event
 from app.domain.policy import LlmSummarizer, Policy, TextSummarizer
-from app.domain.ranges import NOTHING, Ranges
-from app.service import boundary, drafts, policies, sessions
-from app.service.boundary import Body
+from app.service import leases, outcomes, policies, sessions, summaries, summarizing, summary_turns, writing
 from app.service.context import Context, offloaded
+from app.service.outcomes import Outcome
+from app.service.summaries import Run
+from app.service.summary_turns import SummaryTurn
+from app.service.writing import Sealed
+from app.storage import attempts as attempt_store
 from app.storage import boundaries as store
-from app.storage import events as event_store
+from app.storage import fleet as fleet_store
 from app.storage import sessions as session_store
 from app.storage import views as view_store
 from app.storage.database import Reader
-from app.summarizer import turn as summaries
-
-Status: TypeAlias = Literal["applied", "unchanged", "planned"]
+from app.storage.fleet import Settled
+from app.storage.views import Found
+from app.summarizer import turn
 
 # Planning a view of this many events takes some tens of milliseconds, too long to hold up other requests.
 _LARGE_VIEW = 2000
@@ -38,57 +38,77 @@ class Request:
     dry_run: bool = False
     expected_version: int | None = None
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """How a compaction ended. The ranges and counts are empty when nothing was or would be covered."""
-
-    status: Status
-    version: int
-    tokens: Tokens
-    over_budget: bool
-    reason: Reason | None = None
-    detail: str | None = None
-    boundary: int | None = None
-    covered: Ranges = NOTHING
-    covered_events: int = 0
-    pinned: tuple[int, ...] = ()
-    preserved: Ranges = NOTHING
-    preserved_events: int = 0
-    summary: str | None = None
+    @property
+    def by_standing_policy(self) -> bool:
+        """It is what a scheduler would do with the session now."""
+        return self.policy is None and self.expected_version is None
 
 
 async def compact(ctx: Context, tenant: str, session_id: str, request: Request) -> Outcome:
     """Compact a session's view, or say why not.
 
     The plan is made on the view at ``expected_version`` (None: now). Events appended meanwhile are simply part of the
-    tail; only another boundary written meanwhile voids it.
+    tail; only another boundary written meanwhile voids it. While another caller has the model write a summary of
+    the same session, this one waits for it rather than pay a second time.
 
     Raises:
         SessionNotFound, SessionExpired, VersionConflict (the log is not there yet), InvalidRequest (no policy
-            anywhere).
+            anywhere, or no model), SummarizerFailed, SummarizerTimeout.
     """
-    outcome = await _compact(ctx, session_store.key_of(tenant, session_id), request)
+    key = session_store.key_of(tenant, session_id)
+    try:
+        outcome = await _compact(ctx, key, request)
+    except SummarizerFailed as error:
+        ctx.meter.compacted("failed", error.cause)
+        raise
     ctx.meter.compacted(outcome.status, outcome.reason)
     return outcome
 
 
 async def _compact(ctx: Context, key: UUID, request: Request) -> Outcome:
-    found = await _read(ctx, key, request.expected_version)
-    policy = request.policy or _standing(ctx, found.policy)
-    summary = _summary(policy)
-    if found.view is None or found.figures.boundary != found.view.boundary:
-        return _unchanged(rules.staying(Reason.LOST_RACE, policy, found.figures.tokens), found.version)
-    planned = await offloaded(len(found.view.events) > _LARGE_VIEW, rules.plan, found.view, policy)
-    if isinstance(planned, Unchanged):
-        return _unchanged(planned, found.version)
-    turn = _summary_turn(ctx, summary)
-    sealed = rules.seal(planned, policy, sum(draft.token_count for draft in turn) if turn else None)
-    if isinstance(sealed, Unchanged):
-        return _unchanged(sealed, found.version)
-    if request.dry_run:
-        return _outcome("planned", sealed, policy, version=found.version, summary=summary)
-    return await _write(ctx, (key, found.created_at), sealed, policy, (summary, turn))
+    while True:
+        found = await _read(ctx, key, request.expected_version)
+        policy = request.policy or _standing(ctx, found.policy)
+        if isinstance(policy.summarizer, LlmSummarizer):
+            summarizing.model_of(ctx)
+        planned = await plan(found, policy)
+        if isinstance(planned, Unchanged):
+            if not request.dry_run:
+                await _leave_alone(ctx, key, found, planned, standing=request.by_standing_policy)
+            return outcomes.unchanged(planned, found.version)
+        if not isinstance(policy.summarizer, LlmSummarizer):
+            return await _window_or_text(ctx, key, found, planned, policy, request)
+        if request.dry_run:
+            return outcomes.of_plan("planned", planned, policy, version=found.version)
+        run = run_of(key, found, policy, planned, standing=request.by_standing_policy)
+        outcome = await summaries.attempt(ctx, run)
+        if outcome is not None:
+            return outcome
+        await leases.joined(ctx, key)
+
+
+def run_of(key: UUID, found: Found[Event], policy: Policy, planned: Plan, *, standing: bool, failures: int = 0) -> Run:
+    """Return a compaction by the model as ``summaries`` runs it."""
+    assert found.view is not None  # noqa: S101 - a plan was made on it
+    assert isinstance(policy.summarizer, LlmSummarizer)  # noqa: S101 - the caller has looked
+    return Run(
+        key=key,
+        found=found,
+        view=found.view,
+        policy=policy,
+        how=policy.summarizer,
+        plan=planned,
+        failures=failures,
+        settles=standing,
+    )
+
+
+async def plan(found: Found[Event], policy: Policy) -> Plan | Unchanged:
+    """Decide what a compaction of a session covers. One that was asked for on an old view has lost the race."""
+    view = found.view
+    if view is None or found.figures.boundary != view.boundary:
+        return rules.staying(Reason.LOST_RACE, policy, found.figures.tokens)
+    return await offloaded(len(view.events) > _LARGE_VIEW, rules.plan, view, policy)
 
 
 async def _read(ctx: Context, key: UUID, version: int | None) -> view_store.Found[Event]:
@@ -123,91 +143,54 @@ async def _with_summary(
 
 
 def _standing(ctx: Context, stored: str | None) -> Policy:
-    policy = policies.parse(stored) if stored is not None else ctx.default_policy
+    policy = policies.standing(stored, ctx.default_policy)
     if policy is None:
         raise InvalidRequest.at("", "no window here, no policy on the session and no default policy: name a window")
     return policy
 
 
-def _summary(policy: Policy) -> str | None:
+async def _leave_alone(ctx: Context, key: UUID, found: Found[Event], why: Unchanged, *, standing: bool) -> None:
+    """Take a session that cannot be compacted now off the fleet's list, and end its wait: it was called for by hand."""
+    if found.due and standing and why.reason is not Reason.LOST_RACE:
+        settled = Settled(key=key, created_at=found.created_at, turns=found.figures.turns)
+        async with ctx.database.one_statement() as tx:
+            await fleet_store.settle(tx, [settled])
+    elif found.retry_at is not None:
+        async with ctx.database.one_statement() as tx:
+            await fleet_store.resume(tx, key)
+
+
+async def _window_or_text(
+    ctx: Context, key: UUID, found: Found[Event], planned: Plan, policy: Policy, request: Request
+) -> Outcome:
+    """Run a compaction that calls nobody: a plain window, or with a summary that was brought along."""
+    summary = _brought(ctx, policy)
+    sealed = rules.seal(planned, policy, summary.tokens if summary else None)
+    if isinstance(sealed, Unchanged):
+        return outcomes.unchanged(sealed, found.version)
+    if request.dry_run:
+        text = summary.text if summary else None
+        return outcomes.of_plan("planned", sealed, policy, version=found.version, summary=text)
+    return await writing.write(
+        ctx,
+        Sealed(
+            key=key,
+            created_at=found.created_at,
+            plan=sealed,
+            policy=policy,
+            settles=request.by_standing_policy,
+            summary=summary,
+        ),
+    )
+
+
+def _brought(ctx: Context, policy: Policy) -> SummaryTurn | None:
+    """Return the turn that tells the summary a caller brought along; none without one, and for a blank one."""
     match policy.summarizer:
-        case TextSummarizer(text=text):
-            return None if summaries.is_blank(text) else text
-        case LlmSummarizer():
-            raise InvalidRequest.at("/summarizer", "this server has no summarizer configured; bring a text along")
+        case TextSummarizer(text=text) if not turn.is_blank(text):
+            return summary_turns.tell(ctx, text, text)
         case _:
             return None
-
-
-def _summary_turn(ctx: Context, summary: str | None) -> Sequence[Draft]:
-    """Return the two messages of a summary turn, none without a summary."""
-    if summary is None:
-        return ()
-    return drafts.synthetic(ctx, "user", summaries.QUESTION), drafts.synthetic(ctx, "assistant", summary)
-
-
-async def _write(
-    ctx: Context,
-    session: tuple[UUID, datetime],
-    plan: Plan,
-    policy: Policy,
-    summed_up: tuple[str | None, Sequence[Draft]],
-) -> Outcome:
-    """Write the boundary and its summary turn, unless another boundary or another session has taken the place."""
-    key, created_at = session
-    summary, turn = summed_up
-    async with ctx.database.writing() as tx:
-        now = await session_store.lock(tx, key)
-        # A session that was deleted and made again under the same id is another one: nothing late may enter it.
-        if now is None or now.session.created_at != created_at:
-            raise SessionNotFound
-        if now.expired:
-            raise SessionExpired
-        version = now.session.version
-        if now.session.view.boundary != plan.boundary:
-            return _unchanged(rules.staying(Reason.LOST_RACE, policy, now.session.view.tokens), version)
-        seq = version + 1
-        seqs = tuple(seq + at for at in range(1, len(turn) + 1))
-        await boundary.write(ctx, tx, key, plan, boundary.describe(plan, policy, summary=seqs))
-        if turn:
-            named = [replace(draft, metadata=msgspec.json.encode({"boundary": seq}).decode()) for draft in turn]
-            await event_store.append(tx, key, named, expected_version=None)
-    return _outcome("applied", plan, policy, version=seq + len(turn), seq=seq, summary=summary)
-
-
-def _unchanged(why: Unchanged, version: int) -> Outcome:
-    return Outcome(
-        status="unchanged",
-        version=version,
-        tokens=Tokens(why.tokens, why.tokens),
-        over_budget=why.over_budget,
-        reason=why.reason,
-        detail=why.detail,
-    )
-
-
-def _outcome(
-    status: Status,
-    plan: Plan,
-    policy: Policy,
-    *,
-    version: int,
-    seq: int | None = None,
-    summary: str | None = None,
-) -> Outcome:
-    return Outcome(
-        status=status,
-        version=version,
-        boundary=seq,
-        covered=plan.newly_covered,
-        covered_events=plan.covered_events,
-        pinned=plan.pinned,
-        preserved=plan.preserved,
-        preserved_events=plan.preserved_events,
-        summary=summary,
-        tokens=plan.tokens,
-        over_budget=rules.over_budget(policy.window, plan.tokens.after),
-    )
 
 
 async def page(
@@ -219,22 +202,15 @@ async def page(
         found = await store.page(reader, key, before=before, limit=limit + 1)
     shown = found[:limit]
     more = shown[-1][0].seq if len(found) > limit else None
-    return [_read_back(event.seq, event.body, summary) for event, summary in shown], more
+    return [outcomes.read_back(event.seq, event.body, told) for event, told in shown], more
 
 
-def _read_back(seq: int, text: str, summary_message: str | None) -> Outcome:
-    body = msgspec.json.decode(text, type=Body)
-    summary = msgspec.json.decode(summary_message)["content"] if summary_message is not None else None
-    return Outcome(
-        status="applied",
-        version=seq + len(body.summary),
-        boundary=seq,
-        covered=Ranges.joined(body.newly_covered),
-        covered_events=body.events.covered,
-        pinned=tuple(body.pinned),
-        preserved=Ranges.joined(body.preserved),
-        preserved_events=body.events.preserved,
-        summary=summary,
-        tokens=Tokens(body.tokens.before, body.tokens.after),
-        over_budget=body.over_budget,
-    )
+async def attempts(
+    ctx: Context, tenant: str, session_id: str, *, before: int | None, limit: int
+) -> tuple[Sequence[Attempt], int | None]:
+    """Return a page of the attempts that called the model, newest first, and where the next page begins."""
+    async with ctx.database.reading() as reader:
+        key = (await sessions.living(reader, tenant, session_id)).key
+        found = await attempt_store.page(reader, key, before=before, limit=limit + 1)
+    shown = found[:limit]
+    return shown, shown[-1].attempt_id if len(found) > limit else None

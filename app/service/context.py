@@ -1,13 +1,15 @@
 """What every journey needs. Built once, by ``app.bootstrap``."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from anyio import to_thread
 
 from app.domain.policy import Policy
 from app.storage.database import Database
+from app.summarizer.model import Model
 from app.tokens import TokenCounter
 
 P = ParamSpec("P")
@@ -40,16 +42,42 @@ class Meter(Protocol):
     def compacted(self, status: str, reason: str | None) -> None:
         """Take note of how a compaction ended."""
 
+    def summarized(self, *, status: str, seconds: float, input_tokens: int, output_tokens: int) -> None:
+        """Take note of how an attempt that called the model ended, and what it cost."""
+
+    def fleet(self, *, due: int, deferred: int) -> None:
+        """Take note of how many sessions are due, and how many more wait or are being worked on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summarizing:
+    """The model that writes summaries, and what a summary may cost.
+
+    ``max_input_tokens`` bounds one whole request, ``max_tokens`` an answer, ``seconds`` all requests for one summary.
+    """
+
+    model: Model
+    max_input_tokens: int
+    max_tokens: int
+    seconds: float
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The tools of the service: the database, the token counter, the limits, and a maker of new ids."""
+    """The tools of the service: the database, the token counter, the limits, and a maker of new ids.
+
+    ``slots`` bound how many sessions of the fleet wait for the model at once. ``unfinished`` are the compactions that
+    outlive the request which began them; they end before the database is closed.
+    """
 
     database: Database
     tokens: TokenCounter
     limits: Limits
     default_ttl_seconds: int | None
     default_policy: Policy | None
+    summarizing: Summarizing | None
+    slots: asyncio.Semaphore
+    unfinished: set[asyncio.Task[Any]]
     new_id: Callable[[], str]
     meter: Meter
 

@@ -1,6 +1,6 @@
 """Policies and their parts as JSON: the shape in requests, on sessions, in boundaries and in the settings."""
 
-from typing import Annotated, Literal, TypeAlias, assert_never
+from typing import Annotated, Final, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec import Meta, Struct
@@ -8,8 +8,11 @@ from msgspec import Meta, Struct
 from app.domain import policy as domain
 from app.domain import trigger as triggers
 from app.domain import window as windows
+from app.domain.errors import InvalidRequest
 
 AtLeastOne = Annotated[int, Meta(ge=1)]
+# They stand in every request to the model, so they are a paragraph and no document.
+LONGEST_INSTRUCTIONS: Final = 4000
 
 
 class Always(Struct, frozen=True, tag_field="type", tag="always", forbid_unknown_fields=True):
@@ -57,10 +60,15 @@ class TextSummarizer(Struct, frozen=True, tag_field="type", tag="text", forbid_u
 
 
 class LlmSummarizer(Struct, frozen=True, tag_field="type", tag="llm", forbid_unknown_fields=True, omit_defaults=True):
-    """The server's configured model writes the summary."""
+    """The server's configured model writes the summary.
 
-    instructions: str | None = None
+    `max_tokens` bounds its answer, and the server's own bound holds too. With a `ledger` the ids, numbers, dates, URLs,
+    addresses and paths of what is covered are listed after the summary, word for word.
+    """
+
+    instructions: Annotated[str, Meta(max_length=LONGEST_INSTRUCTIONS)] | None = None
     max_tokens: AtLeastOne | None = None
+    ledger: bool = True
 
 
 Summarizer: TypeAlias = TextSummarizer | LlmSummarizer
@@ -84,6 +92,11 @@ def parse(text: str | bytes) -> domain.Policy:
     return of(shape.window, shape.trigger, shape.summarizer)
 
 
+def standing(own: str | None, default: domain.Policy | None) -> domain.Policy | None:
+    """Return the policy that stands for a session: its own, else the server's."""
+    return parse(own) if own is not None else default
+
+
 def of(window: Window, trigger: Trigger | None, summarizer: Summarizer | None) -> domain.Policy:
     """Turn the shapes into the domain's policy; no trigger is always."""
     return domain.Policy(
@@ -91,6 +104,18 @@ def of(window: Window, trigger: Trigger | None, summarizer: Summarizer | None) -
         trigger=_trigger(trigger or Always()),
         summarizer=_summarizer(summarizer),
     )
+
+
+def check_standing(policy: domain.Policy) -> None:
+    """Check that a policy may stand on a session: that compacting by it comes to an end.
+
+    Raises:
+        InvalidRequest: at ``/window``.
+    """
+    if policy.fires_on_its_own_window:
+        raise InvalidRequest.at(
+            "/window", "is so large that the trigger fires on it again at once: the trigger is the high-water mark"
+        )
 
 
 def _trigger(shape: Trigger) -> triggers.Trigger:
@@ -115,8 +140,8 @@ def _summarizer(shape: Summarizer | None) -> domain.Summarizer | None:
             return None
         case TextSummarizer(text):
             return domain.TextSummarizer(text=text)
-        case LlmSummarizer(instructions=instructions, max_tokens=max_tokens):
-            return domain.LlmSummarizer(instructions=instructions, max_tokens=max_tokens)
+        case LlmSummarizer(instructions=instructions, max_tokens=max_tokens, ledger=ledger):
+            return domain.LlmSummarizer(instructions=instructions, max_tokens=max_tokens, ledger=ledger)
         case _:
             assert_never(shape)
 

@@ -9,7 +9,9 @@ import msgspec
 
 from app.domain import exact_json, session
 from app.domain.errors import InvalidRequest, SessionExists, SessionExpired, SessionNotFound
+from app.domain.policy import NO_POLICY, Standing, standing
 from app.domain.session import Place, Session
+from app.service import policies
 from app.service.context import Context
 from app.storage import sessions as store
 from app.storage.database import Reader, Writer
@@ -91,7 +93,24 @@ def _row(ctx: Context, new: NewSession) -> dict[str, Any]:
         "metadata": new.metadata,
         "labels": _labels(ctx, new.metadata),
         "policy": new.policy,
+        "standing": _standing(ctx, new.policy),
     }
+
+
+def _standing(ctx: Context, policy: str | None) -> Standing:
+    """Check a session's own policy, and return what it or, without one, the server's comes to.
+
+    Raises:
+        InvalidRequest: below ``/policy``.
+    """
+    if policy is None:
+        return standing(ctx.default_policy)
+    own = policies.parse(policy)
+    try:
+        policies.check_standing(own)
+    except InvalidRequest as error:
+        raise error.below("/policy") from error
+    return standing(own)
 
 
 def _labels(ctx: Context, metadata: str) -> dict[str, str]:
@@ -161,10 +180,13 @@ async def change(ctx: Context, tenant: str, session_id: str, wanted: Change) -> 
         if found.expired and wanted.ttl_seconds == "same":
             raise SessionExpired
         metadata = _merged(found.session.metadata, wanted.metadata)
+        policy = found.session.policy if wanted.policy == "same" else wanted.policy
         row = {
             "metadata": metadata,
             "labels": _labels(ctx, metadata),
-            "policy": found.session.policy if wanted.policy == "same" else wanted.policy,
+            "policy": policy,
+            "other_policy": wanted.policy != "same",
+            "standing": NO_POLICY if wanted.policy == "same" else _standing(ctx, policy),
             "keep_expiry": wanted.ttl_seconds == "same",
             "ttl_seconds": None if wanted.ttl_seconds == "same" else wanted.ttl_seconds,
         }

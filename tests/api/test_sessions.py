@@ -448,7 +448,7 @@ POLICIES = [
     {"window": {"rule": "token_budget", "size": 2**62}, "trigger": {"type": "always"}},  # a large size
     {"window": {"rule": "token_budget", "size": 10**30}},  # larger than any integer type of the database
     {
-        "window": {"rule": "last_turns", "size": 4},
+        "window": {"rule": "last_turns", "size": 3},
         "trigger": {
             "type": "any",
             "of": [

@@ -1,6 +1,14 @@
 """The JSON of requests and answers, by noun."""
 
-from app.api.schemas.compactions import Compaction, CompactionList, CompactionRequest, Purged, PurgeRequest, RangesOut
+from app.api.schemas.compactions import (
+    Attempt,
+    AttemptList,
+    AttemptTokens,
+    Compaction,
+    CompactionList,
+    CompactionRequest,
+    RangesOut,
+)
 from app.api.schemas.events import (
     AppendedEvent,
     Event,
@@ -12,18 +20,35 @@ from app.api.schemas.events import (
     View,
     ViewWarning,
 )
+from app.api.schemas.fleet import (
+    DueSession,
+    DueSessions,
+    FleetReport,
+    FleetRequest,
+    FleetResult,
+    Purged,
+    PurgeRequest,
+)
 from app.api.schemas.operations import Capabilities, ChatMemory, Health, NewMessages, Problem, ProblemPlace
 from app.api.schemas.sessions import FoundSession, NewSession, Session, SessionChange, SessionList, ViewFigures
 
 __all__ = [
     "AppendedEvent",
+    "Attempt",
+    "AttemptList",
+    "AttemptTokens",
     "Capabilities",
     "ChatMemory",
     "Compaction",
     "CompactionList",
     "CompactionRequest",
+    "DueSession",
+    "DueSessions",
     "Event",
     "EventList",
+    "FleetReport",
+    "FleetRequest",
+    "FleetResult",
     "FoundSession",
     "Health",
     "NewEvent",

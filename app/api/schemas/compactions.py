@@ -1,13 +1,12 @@
-"""Compactions and purges as JSON."""
+"""Compactions as JSON."""
 
-from typing import Annotated
+from msgspec import Struct
 
-from msgspec import Meta, Struct
-
-from app.api.wire import Instant, Pair, Version
+from app.api.wire import Pair, Version
+from app.domain.attempt import Status as AttemptStatus
 from app.domain.compaction import Reason
 from app.service.boundary import TokenFigures
-from app.service.compactions import Status
+from app.service.outcomes import Status
 from app.service.policies import Summarizer, Trigger, Window
 
 
@@ -52,15 +51,37 @@ class CompactionList(Struct, kw_only=True):
     next_cursor: str | None
 
 
-class PurgeRequest(Struct, forbid_unknown_fields=True, kw_only=True):
-    """Which expired sessions to remove; `expired_before` is now unless given."""
+class AttemptTokens(Struct, kw_only=True):
+    """What the summarizer read and wrote, in its provider's tokens; 0 where the provider does not say."""
 
-    expired_before: Instant | None = None
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    input: int
+    output: int
 
 
-class Purged(Struct, kw_only=True):
-    """What a purge removed and what it left."""
+class Attempt(Struct, kw_only=True):
+    """An attempt at a compaction that called the summarizer: how it ended and what it cost, without a word it read.
 
-    purged: int
-    remaining: int
+    `version` and `boundary` are the session's when it began, `tokens` those that the provider counted.
+    """
+
+    id: int
+    status: AttemptStatus
+    reason: str | None
+    error: str | None
+    version: int
+    boundary: int | None
+    model: str
+    prompt: str
+    calls: int
+    tokens: AttemptTokens
+    started_at: str
+    ended_at: str | None
+    duration_ms: int | None
+
+
+class AttemptList(Struct, kw_only=True):
+    """A page of a session's attempts, newest first."""
+
+    data: list[Attempt]
+    has_more: bool
+    next_cursor: str | None

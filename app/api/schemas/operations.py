@@ -25,7 +25,7 @@ class Capabilities(Struct, kw_only=True):
     limits: dict[str, int]
     defaults: dict[str, Any]
     tokens: dict[str, Any]
-    summarizer: dict[str, bool]
+    summarizer: dict[str, Any]
 
 
 class Health(Struct, kw_only=True):

@@ -41,7 +41,10 @@ class ViewFigures(Struct, kw_only=True):
 
 
 class Session(Struct, kw_only=True):
-    """A session; `version` is the seq of its newest event."""
+    """A session; `version` is the seq of its newest event.
+
+    It has a `retry_at` while it waits after a compaction that failed: until then no scheduler takes it up again.
+    """
 
     id: str
     created_at: str
@@ -50,6 +53,7 @@ class Session(Struct, kw_only=True):
     policy: Raw | None
     version: int
     view: ViewFigures
+    retry_at: str | UnsetType = UNSET
 
 
 class SessionList(Struct, kw_only=True):

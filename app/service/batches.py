@@ -1,0 +1,186 @@
+"""Compact claimed sessions by the policies that stand for them: many with one read and one write, or one alone."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from uuid import UUID
+
+import structlog
+
+from app.domain import retry
+from app.domain.compaction import Plan, Tokens, Unchanged
+from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound, SummarizerFailed, Unavailable
+from app.domain.event import Event
+from app.domain.policy import LlmSummarizer, Policy
+from app.domain.session import Due
+from app.logs import without_words
+from app.service import boundary, compactions, policies, summaries
+from app.service.context import Context
+from app.storage import boundaries as boundary_store
+from app.storage import fleet as store
+from app.storage import views as view_store
+from app.storage.fleet import Settled
+from app.storage.views import Found
+
+log = structlog.get_logger("turnlog.fleet")
+
+Status: TypeAlias = Literal["applied", "unchanged", "failed"]
+_NOT_CONFIGURED: Final = "no-summarizer"
+_BROKEN: Final = "internal-error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of one session. ``retry_seconds`` is how long it waits, when it failed."""
+
+    session_id: str
+    status: Status
+    reason: str | None
+    tokens: Tokens
+    retry_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Decided:
+    due: Due
+    found: Found[Event]
+    policy: Policy
+    plan: Plan | Unchanged
+
+
+async def compact(ctx: Context, claimed: Sequence[Due]) -> list[Result]:
+    """Compact sessions by their windows. When one of them is broken, the others get their compaction all the same.
+
+    Raises:
+        Unavailable.
+    """
+    try:
+        return await _together(ctx, claimed)
+    except Unavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - the bulk loop
+        log.warning("batch.failed", sessions=len(claimed), causes=without_words(error))
+    return [result for due in claimed for result in await compact_alone(ctx, due)]
+
+
+async def compact_alone(ctx: Context, due: Due) -> list[Result]:
+    """Compact one session, whatever its policy; nothing is returned for one that is gone or that others work on.
+
+    Raises:
+        Unavailable.
+    """
+    try:
+        return await _alone(ctx, due)
+    except (SessionNotFound, SessionExpired):
+        return []
+    except SummarizerFailed as error:
+        # The attempt that failed has let the session wait already.
+        return [_failed(ctx, due, error.cause)]
+    except InvalidRequest:
+        return await _waiting(ctx, due, _NOT_CONFIGURED)
+    except Unavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - the bulk loop
+        log.error("compaction.failed", session_key=str(due.key), causes=without_words(error))  # noqa: TRY400
+        return await _waiting(ctx, due, _BROKEN)
+
+
+async def _together(ctx: Context, claimed: Sequence[Due]) -> list[Result]:
+    async with ctx.database.reading() as reader:
+        found = await view_store.skeletons(reader, [due.key for due in claimed])
+    decided = [await _decide(ctx, due, found[due.key]) for due in claimed if due.key in found]
+    settled = [one for one in decided if isinstance(one.plan, Unchanged)]
+    written = await _write(ctx, [one for one in decided if isinstance(one.plan, Plan)])
+    if settled:
+        async with ctx.database.one_statement() as tx:
+            await store.settle(tx, [_settled(one) for one in settled])
+    return [_result(ctx, one) for one in decided if isinstance(one.plan, Unchanged) or one.due.key in written]
+
+
+async def _write(ctx: Context, planned: Sequence[_Decided]) -> Collection[UUID]:
+    """Write the boundaries of all plans that still hold, and return whose they were.
+
+    A session that is missing there was compacted by hand meanwhile, is gone or has expired: whichever it is, it has
+    been seen to.
+    """
+    if not planned:
+        return ()
+    made = [
+        boundary.of(
+            ctx,
+            one.due.key,
+            one.found.created_at,
+            one.plan,
+            boundary.describe(one.plan, one.policy, summary=()),
+            settled_turns=one.plan.preserved_turns,
+        )
+        for one in planned
+        if isinstance(one.plan, Plan)
+    ]
+    async with ctx.database.one_statement() as tx:
+        return await boundary_store.write(tx, made)
+
+
+async def _alone(ctx: Context, due: Due) -> list[Result]:
+    async with ctx.database.reading() as reader:
+        found = (await view_store.skeletons(reader, [due.key])).get(due.key)
+    if found is None:
+        raise SessionNotFound
+    one = await _decide(ctx, due, found)
+    if isinstance(one.plan, Unchanged):
+        async with ctx.database.one_statement() as tx:
+            await store.settle(tx, [_settled(one)])
+        return [_result(ctx, one)]
+    if not isinstance(one.policy.summarizer, LlmSummarizer):
+        return [_result(ctx, one)] if await _write(ctx, [one]) else []
+    run = compactions.run_of(due.key, found, one.policy, one.plan, standing=True, failures=due.failures)
+    outcome = await summaries.attempt(ctx, run)
+    if outcome is None or outcome.status == "planned":
+        return []
+    ctx.meter.compacted(outcome.status, outcome.reason)
+    return [Result(session_id=due.session_id, status=outcome.status, reason=outcome.reason, tokens=outcome.tokens)]
+
+
+async def _decide(ctx: Context, due: Due, found: Found[Event]) -> _Decided:
+    policy = policies.standing(due.policy, ctx.default_policy)
+    if policy is None:
+        raise InvalidRequest.at("", "no policy stands for the session here")
+    return _Decided(due=due, found=found, policy=policy, plan=await compactions.plan(found, policy))
+
+
+def _settled(one: _Decided) -> Settled:
+    return Settled(key=one.due.key, created_at=one.found.created_at, turns=one.found.figures.turns)
+
+
+def _result(ctx: Context, one: _Decided) -> Result:
+    if isinstance(one.plan, Unchanged):
+        ctx.meter.compacted("unchanged", one.plan.reason)
+        tokens = Tokens(one.plan.tokens, one.plan.tokens)
+        return Result(session_id=one.due.session_id, status="unchanged", reason=one.plan.reason, tokens=tokens)
+    ctx.meter.compacted("applied", None)
+    return Result(session_id=one.due.session_id, status="applied", reason=None, tokens=one.plan.tokens)
+
+
+async def _waiting(ctx: Context, due: Due, cause: str) -> list[Result]:
+    """Let a session wait whose compaction could not even be tried."""
+    failures = due.failures + 1
+    async with ctx.database.one_statement() as tx:
+        await store.wait(
+            tx,
+            due.key,
+            created_at=due.created_at,
+            failures=failures,
+            seconds=retry.pause_seconds(failures),
+        )
+    return [_failed(ctx, due, cause)]
+
+
+def _failed(ctx: Context, due: Due, cause: str) -> Result:
+    ctx.meter.compacted("failed", cause)
+    return Result(
+        session_id=due.session_id,
+        status="failed",
+        reason=cause,
+        tokens=Tokens(due.view.tokens, due.view.tokens),
+        retry_seconds=retry.pause_seconds(due.failures + 1),
+    )

@@ -1,0 +1,125 @@
+"""Compact the sessions that are due by the policies that stand for them. Any number of schedulers may call at once."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from app.domain.session import Count, Due
+from app.service import batches
+from app.service.batches import Result, Status
+from app.service.context import Context
+from app.storage import fleet as store
+
+LARGEST_RUN: Final = 10_000
+# Sessions that are read, planned and written together. With more, an append to one of them would wait for its row.
+_BATCH: Final = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How far a run goes: so many sessions at most, for so long, and only those whose metadata says so."""
+
+    limit: int = 100
+    seconds: float = 30.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What a run did. ``due`` were so many when it began; the other numbers are of its end.
+
+    ``deferred`` are sessions whose trigger fires, but which wait after a failure or are being worked on at that moment,
+    by this run too; ``remaining`` are those that are due and that nobody is at work on.
+    """
+
+    due: int
+    deferred: int
+    remaining: int
+    results: tuple[Result, ...]
+
+    def count(self, status: Status) -> int:
+        """Count the sessions that ended so."""
+        return sum(result.status == status for result in self.results)
+
+
+async def due(ctx: Context, tenant: str, *, limit: int) -> tuple[Count, Sequence[Due]]:
+    """Return what a run would take, most tokens first, without doing it."""
+    async with ctx.database.reading() as reader:
+        return await store.count(reader, tenant, {}), await store.due(reader, tenant, {}, limit)
+
+
+async def compact(ctx: Context, tenant: str, asked: Asked) -> Report:
+    """Compact sessions whose policy's trigger fires, most tokens first.
+
+    Each is done once, whoever else does the same; one that fails waits longer each time, and stops nobody. The run
+    ends in time: a session whose summary is being written then gets it all the same, after the answer.
+    """
+    async with ctx.database.reading() as reader:
+        before = await store.count(reader, tenant, asked.labels)
+    run = _Run(ctx, tenant, asked)
+    if before.due:
+        await run.windows()
+        await run.summaries()
+    async with ctx.database.reading() as reader:
+        after = await store.count(reader, tenant, asked.labels)
+    ctx.meter.fleet(due=after.due, deferred=after.deferred)
+    return Report(due=before.due, deferred=after.deferred, remaining=after.due, results=tuple(run.results))
+
+
+class _Run:
+    """One call of a scheduler."""
+
+    def __init__(self, ctx: Context, tenant: str, asked: Asked) -> None:
+        self.results: list[Result] = []
+        self._ctx = ctx
+        self._tenant = tenant
+        self._asked = asked
+        self._ends = asyncio.get_running_loop().time() + asked.seconds
+        self._taken = 0
+
+    @property
+    def _seconds_left(self) -> float:
+        return max(0.0, self._ends - asyncio.get_running_loop().time())
+
+    async def windows(self) -> None:
+        """Compact the sessions that need no model, many at a time."""
+        while claimed := await self._claimed(summarizing=False, most=_BATCH):
+            self.results += await batches.compact(self._ctx, claimed)
+
+    async def summaries(self) -> None:
+        """Compact the sessions that need the model, as many at once as this process has slots."""
+        tasks: set[asyncio.Task[None]] = set()
+        while await self._slot():
+            claimed = await self._claimed(summarizing=True, most=1)
+            if not claimed:
+                self._ctx.slots.release()
+                break
+            task = asyncio.create_task(self._summary(claimed[0]))
+            tasks.add(task)
+            self._ctx.unfinished.add(task)
+            task.add_done_callback(self._ctx.unfinished.discard)
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._seconds_left)
+
+    async def _claimed(self, *, summarizing: bool, most: int) -> Sequence[Due]:
+        most = min(most, self._asked.limit - self._taken)
+        if most <= 0 or not self._seconds_left:
+            return []
+        async with self._ctx.database.one_statement() as tx:
+            claimed = await store.claim(tx, self._tenant, self._asked.labels, summarizing=summarizing, limit=most)
+        self._taken += len(claimed)
+        return claimed
+
+    async def _slot(self) -> bool:
+        try:
+            async with asyncio.timeout(self._seconds_left):
+                return await self._ctx.slots.acquire()
+        except TimeoutError:
+            return False
+
+    async def _summary(self, claimed: Due) -> None:
+        try:
+            self.results += await batches.compact_alone(self._ctx, claimed)
+        finally:
+            self._ctx.slots.release()

@@ -1,0 +1,77 @@
+"""One attempt at a time: whoever calls the model for a session holds a lease on it, and keeps it while alive."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+from uuid import UUID
+
+from app.domain.errors import SummarizerFailed, SummarizerTimeout, Unavailable
+from app.service.context import Context
+from app.storage import attempts as store
+from app.storage.views import Found
+from app.summarizer import prompt
+
+# How often somebody who waits for another one's attempt looks whether it is over.
+_LOOK_SECONDS: Final = 0.25
+
+
+async def begin(ctx: Context, key: UUID, found: Found[Any], model: str) -> int | None:
+    """Begin an attempt on the session as it was found, and return its id; None while somebody else's is running."""
+    new = {
+        "created_at": found.created_at,
+        "version": found.version,
+        "boundary": found.figures.boundary,
+        "model": model,
+        "prompt": prompt.VERSION,
+    }
+    async with ctx.database.writing() as tx:
+        return await store.begin(tx, key, new)
+
+
+async def kept(ctx: Context, attempt: int, work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work of an attempt and keep its lease meanwhile.
+
+    False when the lease was lost, which happens when the session is deleted: the work is then stopped, for nothing can
+    come of it.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        while True:
+            done, _ = await asyncio.wait({task}, timeout=store.RENEWAL_SECONDS)
+            if done:
+                await task
+                return True
+            if not await _renewed(ctx, attempt):
+                return False
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
+
+
+async def _renewed(ctx: Context, attempt: int) -> bool:
+    try:
+        async with ctx.database.one_statement() as tx:
+            return await store.renew(tx, attempt)
+    except Unavailable:
+        # What is being paid for goes on. Whether the lease still holds shows when the database is back.
+        return True
+
+
+async def joined(ctx: Context, key: UUID) -> None:
+    """Wait until the attempt that somebody else has begun is over.
+
+    Raises:
+        SummarizerFailed, SummarizerTimeout: it failed, and so did everybody who waited for it: nobody pays again.
+    """
+    async with ctx.database.reading() as reader:
+        awaited = await store.newest(reader, key)
+    found = awaited
+    while found is not None and awaited is not None and found.attempt_id == awaited.attempt_id and found.alive:
+        await asyncio.sleep(_LOOK_SECONDS)
+        async with ctx.database.reading() as reader:
+            found = await store.newest(reader, key)
+    if found is None or awaited is None or found.attempt_id != awaited.attempt_id or found.status != "failed":
+        return
+    told = "another caller's attempt, which this one waited for, has failed"
+    raise SummarizerTimeout(told) if found.error == "timeout" else SummarizerFailed(found.error or "failed", told)
