@@ -1,11 +1,12 @@
 """Compact claimed sessions by the policies that stand for them: many with one read and one write, or one alone."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 import structlog
+from anyio import to_thread
 
 from app.domain import retry
 from app.domain.compaction import Plan, Tokens, Unchanged
@@ -16,6 +17,7 @@ from app.domain.session import Due
 from app.logs import without_words
 from app.service import boundary, compactions, policies, summaries
 from app.service.context import Context
+from app.service.leases import Busy, Moved
 from app.storage import boundaries as boundary_store
 from app.storage import fleet as store
 from app.storage import views as view_store
@@ -27,6 +29,8 @@ log = structlog.get_logger("turnlog.fleet")
 Status: TypeAlias = Literal["applied", "unchanged", "failed"]
 _NOT_CONFIGURED: Final = "no-summarizer"
 _BROKEN: Final = "internal-error"
+# Some tens of megabytes as the rules see them.
+_PORTION_EVENTS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +58,30 @@ async def compact(ctx: Context, claimed: Sequence[Due]) -> list[Result]:
     Raises:
         Unavailable.
     """
-    try:
-        return await _together(ctx, claimed)
-    except Unavailable:
-        raise
-    except Exception as error:  # noqa: BLE001 - the bulk loop
-        log.warning("batch.failed", sessions=len(claimed), causes=without_words(error))
-    return [result for due in claimed for result in await compact_alone(ctx, due)]
+    done: list[Result] = []
+    for some in _portions(claimed):
+        try:
+            done += await _together(ctx, some)
+        except Unavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 - the bulk loop
+            log.warning("batch.failed", sessions=len(some), causes=without_words(error))
+            done += [result for due in some for result in await compact_alone(ctx, due)]
+    return done
+
+
+def _portions(claimed: Sequence[Due]) -> Iterator[Sequence[Due]]:
+    """Yield as many sessions at a time as may be in memory at once, and every session once."""
+    portion: list[Due] = []
+    events = 0
+    for due in claimed:
+        if portion and events + due.view.events > _PORTION_EVENTS:
+            yield portion
+            portion, events = [], 0
+        portion.append(due)
+        events += due.view.events
+    if portion:
+        yield portion
 
 
 async def compact_alone(ctx: Context, due: Due) -> list[Result]:
@@ -71,7 +92,7 @@ async def compact_alone(ctx: Context, due: Due) -> list[Result]:
     """
     try:
         return await _alone(ctx, due)
-    except (SessionNotFound, SessionExpired):
+    except (SessionNotFound, SessionExpired, Busy, Moved):
         return []
     except SummarizerFailed as error:
         # The attempt that failed has let the session wait already.
@@ -88,7 +109,9 @@ async def compact_alone(ctx: Context, due: Due) -> list[Result]:
 async def _together(ctx: Context, claimed: Sequence[Due]) -> list[Result]:
     async with ctx.database.reading() as reader:
         found = await view_store.skeletons(reader, [due.key for due in claimed])
-    decided = [await _decide(ctx, due, found[due.key]) for due in claimed if due.key in found]
+    decided = await to_thread.run_sync(
+        lambda: [_decide(ctx, due, found[due.key]) for due in claimed if due.key in found]
+    )
     settled = [one for one in decided if isinstance(one.plan, Unchanged)]
     written = await _write(ctx, [one for one in decided if isinstance(one.plan, Plan)])
     if settled:
@@ -126,7 +149,7 @@ async def _alone(ctx: Context, due: Due) -> list[Result]:
         found = (await view_store.skeletons(reader, [due.key])).get(due.key)
     if found is None:
         raise SessionNotFound
-    one = await _decide(ctx, due, found)
+    one = await to_thread.run_sync(_decide, ctx, due, found)
     if isinstance(one.plan, Unchanged):
         async with ctx.database.one_statement() as tx:
             await store.settle(tx, [_settled(one)])
@@ -135,17 +158,16 @@ async def _alone(ctx: Context, due: Due) -> list[Result]:
         return [_result(ctx, one)] if await _write(ctx, [one]) else []
     run = compactions.run_of(due.key, found, one.policy, one.plan, standing=True, failures=due.failures)
     outcome = await summaries.attempt(ctx, run)
-    if outcome is None or outcome.status == "planned":
-        return []
     ctx.meter.compacted(outcome.status, outcome.reason)
-    return [Result(session_id=due.session_id, status=outcome.status, reason=outcome.reason, tokens=outcome.tokens)]
+    status: Status = "applied" if outcome.status == "applied" else "unchanged"
+    return [Result(session_id=due.session_id, status=status, reason=outcome.reason, tokens=outcome.tokens)]
 
 
-async def _decide(ctx: Context, due: Due, found: Found[Event]) -> _Decided:
+def _decide(ctx: Context, due: Due, found: Found[Event]) -> _Decided:
     policy = policies.standing(due.policy, ctx.default_policy)
     if policy is None:
         raise InvalidRequest.at("", "no policy stands for the session here")
-    return _Decided(due=due, found=found, policy=policy, plan=await compactions.plan(found, policy))
+    return _Decided(due=due, found=found, policy=policy, plan=compactions.plan(found, policy))
 
 
 def _settled(one: _Decided) -> Settled:

@@ -12,6 +12,7 @@ from app.domain.event import Event
 from app.domain.policy import LlmSummarizer, Policy, TextSummarizer
 from app.service import leases, outcomes, policies, sessions, summaries, summarizing, summary_turns, writing
 from app.service.context import Context, offloaded
+from app.service.leases import Busy, Moved
 from app.service.outcomes import Outcome
 from app.service.summaries import Run
 from app.service.summary_turns import SummaryTurn
@@ -71,20 +72,26 @@ async def _compact(ctx: Context, key: UUID, request: Request) -> Outcome:
         policy = request.policy or _standing(ctx, found.policy)
         if isinstance(policy.summarizer, LlmSummarizer):
             summarizing.model_of(ctx)
-        planned = await plan(found, policy)
-        if isinstance(planned, Unchanged):
-            if not request.dry_run:
-                await _leave_alone(ctx, key, found, planned, standing=request.by_standing_policy)
-            return outcomes.unchanged(planned, found.version)
-        if not isinstance(policy.summarizer, LlmSummarizer):
-            return await _window_or_text(ctx, key, found, planned, policy, request)
-        if request.dry_run:
-            return outcomes.of_plan("planned", planned, policy, version=found.version)
-        run = run_of(key, found, policy, planned, standing=request.by_standing_policy)
-        outcome = await summaries.attempt(ctx, run)
-        if outcome is not None:
-            return outcome
-        await leases.joined(ctx, key)
+        try:
+            return await _decided(ctx, key, found, policy, request)
+        except Busy:
+            await leases.joined(ctx, key)
+        except Moved:
+            continue
+
+
+async def _decided(ctx: Context, key: UUID, found: Found[Event], policy: Policy, request: Request) -> Outcome:
+    large = found.view is not None and len(found.view.events) > _LARGE_VIEW
+    planned = await offloaded(large, plan, found, policy)
+    if isinstance(planned, Unchanged):
+        if not request.dry_run:
+            await _leave_alone(ctx, key, found, planned, standing=request.by_standing_policy)
+        return outcomes.unchanged(planned, found.version)
+    if not isinstance(policy.summarizer, LlmSummarizer):
+        return await _window_or_text(ctx, key, found, planned, policy, request)
+    if request.dry_run:
+        return outcomes.of_plan("planned", planned, policy, version=found.version)
+    return await summaries.attempt(ctx, run_of(key, found, policy, planned, standing=request.by_standing_policy))
 
 
 def run_of(key: UUID, found: Found[Event], policy: Policy, planned: Plan, *, standing: bool, failures: int = 0) -> Run:
@@ -103,12 +110,12 @@ def run_of(key: UUID, found: Found[Event], policy: Policy, planned: Plan, *, sta
     )
 
 
-async def plan(found: Found[Event], policy: Policy) -> Plan | Unchanged:
+def plan(found: Found[Event], policy: Policy) -> Plan | Unchanged:
     """Decide what a compaction of a session covers. One that was asked for on an old view has lost the race."""
     view = found.view
     if view is None or found.figures.boundary != view.boundary:
         return rules.staying(Reason.LOST_RACE, policy, found.figures.tokens)
-    return await offloaded(len(view.events) > _LARGE_VIEW, rules.plan, view, policy)
+    return rules.plan(view, policy)
 
 
 async def _read(ctx: Context, key: UUID, version: int | None) -> view_store.Found[Event]:

@@ -5,11 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import structlog
+
+from app.domain.errors import Unavailable
 from app.domain.session import Count, Due
 from app.service import batches
 from app.service.batches import Result, Status
 from app.service.context import Context
 from app.storage import fleet as store
+
+log = structlog.get_logger("turnlog.fleet")
 
 LARGEST_RUN: Final = 10_000
 # Sessions that are read, planned and written together. With more, an append to one of them would wait for its row.
@@ -121,5 +126,8 @@ class _Run:
     async def _summary(self, claimed: Due) -> None:
         try:
             self.results += await batches.compact_alone(self._ctx, claimed)
+        except Unavailable:
+            # The claim runs out by itself, and the next run finds the session again.
+            log.warning("compaction.unavailable", session_key=str(claimed.key))
         finally:
             self._ctx.slots.release()

@@ -15,8 +15,20 @@ from app.summarizer import prompt
 _LOOK_SECONDS: Final = 0.25
 
 
-async def begin(ctx: Context, key: UUID, found: Found[Any], model: str) -> int | None:
-    """Begin an attempt on the session as it was found, and return its id; None while somebody else's is running."""
+class Busy(Exception):
+    """Somebody else's attempt on the session is running."""
+
+
+class Moved(Exception):
+    """The session has changed since the plan was made."""
+
+
+async def begin(ctx: Context, key: UUID, found: Found[Any], model: str) -> int:
+    """Begin an attempt on the session as it was found, and return its id.
+
+    Raises:
+        Busy.
+    """
     new = {
         "created_at": found.created_at,
         "version": found.version,
@@ -25,7 +37,10 @@ async def begin(ctx: Context, key: UUID, found: Found[Any], model: str) -> int |
         "prompt": prompt.VERSION,
     }
     async with ctx.database.writing() as tx:
-        return await store.begin(tx, key, new)
+        attempt = await store.begin(tx, key, new)
+    if attempt is None:
+        raise Busy
+    return attempt
 
 
 async def kept(ctx: Context, attempt: int, work: Coroutine[Any, Any, None]) -> bool:
@@ -59,7 +74,7 @@ async def _renewed(ctx: Context, attempt: int) -> bool:
 
 
 async def joined(ctx: Context, key: UUID) -> None:
-    """Wait until the attempt that somebody else has begun is over.
+    """Wait until the attempt of somebody else, which was running a moment ago, is over.
 
     Raises:
         SummarizerFailed, SummarizerTimeout: it failed, and so did everybody who waited for it: nobody pays again.

@@ -20,6 +20,7 @@ from app.domain.policy import LlmSummarizer, Policy
 from app.domain.view import View
 from app.service import leases, outcomes, summarizing, summary_turns, writing
 from app.service.context import Context
+from app.service.leases import Moved
 from app.service.outcomes import Outcome
 from app.service.summarizing import Order, Progress
 from app.service.writing import Sealed
@@ -52,20 +53,19 @@ class Run:
     settles: bool
 
 
-async def attempt(ctx: Context, run: Run) -> Outcome | None:
+async def attempt(ctx: Context, run: Run) -> Outcome:
     """Run a compaction by the model, and return how it ended.
 
-    None when it was not begun: somebody else is at work on the session, or has changed it since the plan was made.
-
     Raises:
-        SummarizerFailed, SummarizerTimeout, SessionNotFound, SessionExpired.
+        Busy, Moved: it was not begun. SummarizerFailed, SummarizerTimeout, SessionNotFound, SessionExpired.
     """
     attempt_id = await leases.begin(ctx, run.key, run.found, summarizing.model_of(ctx).model.name)
-    if attempt_id is None:
-        return None
     work = _Attempt(ctx, run, attempt_id)
     try:
         return await work.done()
+    except Moved:
+        await work.forgotten()
+        raise
     except SummarizerFailed as error:
         await work.failed(error)
         raise
@@ -86,15 +86,10 @@ class _Attempt:
         self._progress = Progress()
         self._began = time.monotonic()
 
-    async def done(self) -> Outcome | None:
+    async def done(self) -> Outcome:
         """Call the model, and write what it says."""
         run = self._run
-        events = await self._shown()
-        if events is None:
-            async with self._ctx.database.one_statement() as tx:
-                await store.forget(tx, self._id)
-            return None
-        plan = await self._summarized(events)
+        plan = await self._summarized(await self._shown())
         if plan is None:
             return await self._taken_away()
         summary = await summary_turns.by_model(self._ctx, run.policy, run.how, plan, self._progress)
@@ -117,17 +112,20 @@ class _Attempt:
         self._meter(outcome.status)
         return outcome
 
-    async def _shown(self) -> Sequence[StoredEvent] | None:
-        """Read what is to be covered; None when the plan is out of date."""
+    async def _shown(self) -> Sequence[StoredEvent]:
+        """Read what is to be covered."""
         run = self._run
         async with self._ctx.database.reading() as reader:
-            return await event_store.shown_to_summarizer(
+            found = await event_store.shown_to_summarizer(
                 reader,
                 run.key,
                 run.plan.newly_covered,
                 created_at=run.found.created_at,
                 boundary=run.plan.boundary,
             )
+        if found is None:
+            raise Moved
+        return found
 
     async def _summarized(self, events: Sequence[StoredEvent]) -> Plan | None:
         """Have the model write, and return the plan that its summary is good for; None when the lease was lost."""
@@ -166,6 +164,11 @@ class _Attempt:
         await self.ended("unchanged", reason=Reason.LOST_RACE)
         why = rules.staying(Reason.LOST_RACE, run.policy, now.session.view.tokens)
         return outcomes.unchanged(why, now.session.version)
+
+    async def forgotten(self) -> None:
+        """Take the attempt back: it has not reached the model."""
+        async with self._ctx.database.one_statement() as tx:
+            await store.forget(tx, self._id)
 
     async def failed(self, error: SummarizerFailed) -> None:
         """Record the failure, and let the session wait longer than after the one before."""
