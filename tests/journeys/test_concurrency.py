@@ -490,7 +490,14 @@ def test_a_compaction_whose_session_is_deleted_and_made_anew_finds_nobody(pair: 
             compaction = moment.post(0, f"{talk.path}/compact", window(last_turns=2))
             await moment.waited_for(1)
             assert await session_store.delete(moment.tx, moment.key)
-            new = {"session_id": talk.id, "metadata": "{}", "labels": {}, "policy": None, "ttl_seconds": 3600, "standing": NO_POLICY}
+            new = {
+                "session_id": talk.id,
+                "metadata": "{}",
+                "labels": {},
+                "policy": None,
+                "ttl_seconds": 3600,
+                "standing": NO_POLICY,
+            }
             assert await session_store.create(moment.tx, "default", new)
         answer = await asyncio.wait_for(compaction, LONG)
         for client in moment.clients:
