@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from sqlalchemy import Row, text
+from sqlalchemy import text
 
 from app.domain.attempt import Attempt, Status
-from app.storage.database import Reader, Writer
+from app.storage.database import Reader, Row, Writer
 
 # A dead holder's lease runs out within this time; a living one moves it on several times meanwhile.
 LEASE_SECONDS: Final = 8.0
@@ -117,7 +117,7 @@ _PAGE: Final = text("""
 """)
 
 
-def _attempt(row: Row[Any]) -> Attempt:
+def _attempt(row: Row) -> Attempt:
     return Attempt(
         attempt_id=row.attempt_id,
         started_at=row.started_at,

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 import asyncpg
-from sqlalchemy import Executable, Row
+from sqlalchemy import ClauseElement, NullPool
+from sqlalchemy.dialects.postgresql import asyncpg as dialect
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.exc import TimeoutError as PoolExhausted
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import NotLetIn, TurnlogError, Unavailable
 
@@ -38,70 +38,112 @@ class BadUrl(TurnlogError):
     """The database's URL cannot be used."""
 
 
+class Row(asyncpg.Record):  # type: ignore[misc]
+    """A row of a result; its columns are its attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self[name]
+
+
 class Reader:
     """An open connection that reads."""
 
-    def __init__(self, connection: AsyncConnection) -> None:
+    def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def all(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Sequence[Row[Any]]:
+    async def all(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run one statement and return its rows."""
+        sql, values = _as_sent(statement, parameters)
         with _translated():
-            async with asyncio.timeout(STATEMENT_SECONDS):
-                return (await self._connection.execute(statement, parameters)).fetchall()
+            rows: Sequence[Row] = await self._connection.fetch(sql, *values, timeout=STATEMENT_SECONDS)
+        return rows
 
-    async def first(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any] | None:
+    async def first(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> Row | None:
         """Run one statement and return its first row, or None when it has none."""
         rows = await self.all(statement, parameters)
         return rows[0] if rows else None
 
-    async def one(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> Row[Any]:
-        """Run one statement that always has a row, and return it."""
-        with _translated():
-            async with asyncio.timeout(STATEMENT_SECONDS):
-                return (await self._connection.execute(statement, parameters)).one()
+    async def one(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> Row:
+        """Run one statement that always has one row, and return it."""
+        (row,) = await self.all(statement, parameters)
+        return row
 
 
 class Writer(Reader):
     """An open connection that reads and writes."""
 
-    async def run(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> int:
+    async def run(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> int:
         """Run one statement that returns no rows, and return how many it changed."""
+        sql, values = _as_sent(statement, parameters)
         with _translated():
-            async with asyncio.timeout(STATEMENT_SECONDS):
-                return (await self._connection.execute(statement, parameters)).rowcount
+            # Postgres answers with the command and that number: "UPDATE 3", "INSERT 0 1".
+            done: str = await self._connection.execute(sql, *values, timeout=STATEMENT_SECONDS)
+        return int(done.rpartition(" ")[2])
 
-    async def patiently(self, statement: Executable, parameters: Mapping[str, Any]) -> Row[Any]:
+    async def patiently(self, statement: ClauseElement, parameters: Mapping[str, Any]) -> Row:
         """Run one statement that always has a row, however long it takes: what deletes a log grows with the log."""
+        sql, values = _as_sent(statement, parameters)
         with _translated():
-            return (await self._connection.execute(statement, parameters)).one()
+            row: Row
+            (row,) = await self._connection.fetch(sql, *values)
+        return row
+
+
+def _as_sent(statement: ClauseElement, parameters: Mapping[str, Any] | None) -> tuple[str, Sequence[Any]]:
+    """Return a statement with numbered parameters, as Postgres takes them, and their values in that order."""
+    sql, names, constants = _compiled(statement)
+    given = constants if parameters is None else {**constants, **parameters}
+    return sql, [given[name] for name in names]
+
+
+@cache
+def _compiled(statement: ClauseElement) -> tuple[str, Sequence[str], Mapping[str, Any]]:
+    """Compile a statement once: there are as many as the modules of this package hold, and each is kept there."""
+    compiled = statement.compile(dialect=_DIALECT)
+    names = compiled.positiontup or ()  # type: ignore[attr-defined]
+    return compiled.string, names, {name: value for name, value in compiled.params.items() if value is not None}
+
+
+_DIALECT: Final = dialect.dialect()  # type: ignore[no-untyped-call]
 
 
 class Database:
     """Two small pools on one database. Nothing relies on the state of a session, so a connection is never reset."""
 
     def __init__(self, url: str, *, pool_size: int) -> None:
-        self._reading = _engine(url, pool_size, {"default_transaction_read_only": "on"})
-        self._writing = _engine(url, pool_size, {})
+        self._connect = partial(_connect, url)
+        self._reading = _pool(url, pool_size, {"default_transaction_read_only": "on"})
+        self._writing = _pool(url, pool_size, {})
+        self._opening = asyncio.Lock()
+        self._is_open = False
+
+    async def _open(self) -> None:
+        """Make the pools ready, which connects to nothing yet."""
+        async with self._opening:
+            if not self._is_open:
+                await self._reading
+                await self._writing
+                self._is_open = True
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Reader]:
         """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
-        async with _connected(self._reading) as connection:
+        async with self._connected(self._reading) as connection:
             yield Reader(connection)
 
     @asynccontextmanager
     async def one_statement(self) -> AsyncIterator[Writer]:
         """Open a handle for a write that is a single statement and so needs no transaction around it."""
-        async with _connected(self._writing) as connection:
+        async with self._connected(self._writing) as connection:
             yield Writer(connection)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
         """Open a transaction: committed when the block ends, rolled back when it raises."""
-        async with _connected(self._writing.execution_options(isolation_level="READ COMMITTED")) as connection:
+        async with self._connected(self._writing) as connection:
+            transaction = connection.transaction()
             with _translated():
-                transaction = await connection.begin()
+                await transaction.start()
             try:
                 yield Writer(connection)
             except BaseException:
@@ -113,55 +155,64 @@ class Database:
 
     def pool_use(self) -> dict[str, int]:
         """Return how many connections of each pool are in use right now."""
-        return {"reading": _in_use(self._reading), "writing": _in_use(self._writing)}
+        return {
+            name: pool.get_size() - pool.get_idle_size()
+            for name, pool in (("reading", self._reading), ("writing", self._writing))
+        }
 
     async def run_sync(self, function: Any) -> Any:
         """Run a synchronous function on a SQLAlchemy connection in a transaction: what Alembic needs.
 
         It may take as long as it takes: a migration, or the wait for another replica's.
         """
+        engine = create_async_engine("postgresql+asyncpg://", async_creator=self._connect, poolclass=NullPool)
         with _translated():
-            async with self._writing.execution_options(isolation_level="READ COMMITTED").begin() as connection:
+            async with engine.begin() as connection:
                 return await connection.run_sync(function)
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._reading.dispose()
-        await self._writing.dispose()
+        for pool in (self._reading, self._writing):
+            # Every handle is back by now, save one whose server no longer answers.
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await pool.close()
+            except TimeoutError:
+                pool.terminate()
+
+    @asynccontextmanager
+    async def _connected(self, pool: Any) -> AsyncIterator[Any]:
+        if not self._is_open:
+            await self._open()
+        with _translated():
+            async with asyncio.timeout(CONNECT_SECONDS):
+                connection = await pool.acquire()
+        try:
+            yield connection
+        finally:
+            await pool.release(connection)
 
 
-def _engine(url: str, pool_size: int, server_settings: dict[str, str]) -> AsyncEngine:
-    # asyncpg reads the URL itself, for it knows libpq's parameters (sslmode, passfile, …) and SQLAlchemy does not.
-    connect = partial(
-        asyncpg.connect,
+# asyncpg reads the URL itself, for it knows libpq's parameters (sslmode, passfile, …) and SQLAlchemy does not.
+async def _connect(url: str) -> Any:
+    return await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={"application_name": "turnlog"})
+
+
+def _pool(url: str, size: int, server_settings: dict[str, str]) -> Any:
+    return asyncpg.create_pool(
         url,
+        min_size=0,
+        max_size=size,
         timeout=CONNECT_SECONDS,
+        record_class=Row,
+        # The default asks the server to forget the session's state, a round trip for something that is never there.
+        reset=_as_it_is,
         server_settings={"application_name": "turnlog", **server_settings},
     )
-    return create_async_engine(
-        "postgresql+asyncpg://",
-        async_creator=connect,
-        isolation_level="AUTOCOMMIT",
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_timeout=CONNECT_SECONDS,
-        # Parameters are what clients said, and an error that shows them ends in a log.
-        hide_parameters=True,
-    )
 
 
-def _in_use(engine: AsyncEngine) -> int:
-    return int(engine.pool.checkedout())  # type: ignore[attr-defined]
-
-
-@asynccontextmanager
-async def _connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    with _translated():
-        connection = await engine.connect()
-    try:
-        yield connection
-    finally:
-        await connection.close()
+async def _as_it_is(_: Any) -> None:
+    pass
 
 
 @contextmanager
@@ -169,7 +220,7 @@ def _translated() -> Iterator[None]:
     """Turn the driver's errors into ours, by SQLSTATE and constraint name."""
     try:
         yield
-    except (DBAPIError, PoolExhausted, OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+    except (DBAPIError, OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
         ours = _ours(error)
         if ours is None:
             raise

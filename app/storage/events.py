@@ -1,13 +1,29 @@
 """The log: append to it, find in it, read pages of it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Text, and_, cast, func, literal, select, text
-from sqlalchemy.dialects.postgresql import INT8MULTIRANGE
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Select,
+    Text,
+    Uuid,
+    and_,
+    any_,
+    bindparam,
+    cast,
+    func,
+    literal,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, INT8MULTIRANGE
 
 from app.domain.event import Draft, StoredEvent
 from app.domain.log import Filters, Listed, Page
@@ -131,13 +147,9 @@ _SHOWN: Final = text(f"""
 
 async def page(reader: Reader, key: UUID, filters: Filters, part: Page) -> list[Listed]:
     """Return a page of a session's log, in one statement."""
-    seq = events.c.seq
-    query = _matches(key, filters).order_by(seq.desc() if part.order == "desc" else seq).limit(part.limit)
-    if part.after is not None:
-        query = query.where(seq > part.after)
-    if part.before is not None:
-        query = query.where(seq < part.before)
-    return await _listed(reader, query)
+    statement = _page(_Shape.of(filters), part.order == "desc", part.after is not None, part.before is not None)
+    bounds = {"after": part.after, "before": part.before, "limit": part.limit}
+    return await _listed(reader, statement, {**_parameters(key, filters), **bounds})
 
 
 async def newest(reader: Reader, key: UUID, filters: Filters, count: int) -> list[Listed]:
@@ -145,27 +157,67 @@ async def newest(reader: Reader, key: UUID, filters: Filters, count: int) -> lis
 
     The turn start must be a match itself; where none is at or before that place, just the newest ``count``.
     """
-    matches = _matches(key, filters)
-    seq = events.c.seq
-    newest_seqs = matches.with_only_columns(seq).order_by(seq.desc()).limit(count).subquery()
-    landed = select(func.min(newest_seqs.c.seq)).scalar_subquery()
-    first: ColumnElement[Any] = landed
-    if filters.can_start_turn:
-        # Where no match can be a turn start, looking for one would walk the whole log.
-        start = matches.with_only_columns(func.max(seq)).where(events.c.starts_turn, seq <= landed).scalar_subquery()
-        first = func.coalesce(start, landed)
-    return await _listed(reader, matches.where(seq >= first).order_by(seq))
+    statement = _newest(_Shape.of(filters), filters.can_start_turn)
+    return await _listed(reader, statement, {**_parameters(key, filters), "limit": count})
 
 
 async def find(reader: Reader, key: UUID, event_id: str) -> Listed | None:
     """Return one event by its id."""
-    found = await _listed(reader, _matches(key, Filters()).where(events.c.event_id == event_id))
+    found = await _listed(reader, _find(), {"key": key, "event_id": event_id})
     return found[0] if found else None
 
 
-def _matches(key: UUID, filters: Filters) -> Select[Any]:
+class _Shape(NamedTuple):
+    """Which filters there are. Each shape is one statement, put together once, whatever is filtered by."""
+
+    types: bool
+    roles: bool
+    synthetic: bool
+
+    @classmethod
+    def of(cls, filters: Filters) -> "_Shape":
+        return cls(filters.types is not None, filters.roles is not None, filters.synthetic is not None)
+
+
+def _parameters(key: UUID, filters: Filters) -> dict[str, Any]:
+    return {"key": key, "types": filters.types, "roles": filters.roles, "synthetic": filters.synthetic}
+
+
+@cache
+def _page(shape: _Shape, newest_first: bool, after: bool, before: bool) -> Select[Any]:  # noqa: FBT001
+    seq = events.c.seq
+    query = _matches(shape).order_by(seq.desc() if newest_first else seq).limit(_LIMIT)
+    if after:
+        query = query.where(seq > bindparam("after", type_=BigInteger))
+    if before:
+        query = query.where(seq < bindparam("before", type_=BigInteger))
+    return query
+
+
+@cache
+def _newest(shape: _Shape, can_start_turn: bool) -> Select[Any]:  # noqa: FBT001
+    matches = _matches(shape)
+    seq = events.c.seq
+    newest_seqs = matches.with_only_columns(seq).order_by(seq.desc()).limit(_LIMIT).subquery()
+    landed = select(func.min(newest_seqs.c.seq)).scalar_subquery()
+    first: ColumnElement[Any] = landed
+    if can_start_turn:
+        # Where no match can be a turn start, looking for one would walk the whole log.
+        start = matches.with_only_columns(func.max(seq)).where(events.c.starts_turn, seq <= landed).scalar_subquery()
+        first = func.coalesce(start, landed)
+    return matches.where(seq >= first).order_by(seq)
+
+
+@cache
+def _find() -> Select[Any]:
+    return _matches(_Shape(types=False, roles=False, synthetic=False)).where(
+        events.c.event_id == bindparam("event_id", type_=Text)
+    )
+
+
+def _matches(shape: _Shape) -> Select[Any]:
     """Select a log's events with their coverage by the newest boundary."""
-    e = events.c
+    e, key = events.c, bindparam("key", type_=Uuid)
     boundary = events.alias("boundary")
     coverage = (
         select(boundary.c.covered)
@@ -179,17 +231,18 @@ def _matches(key: UUID, filters: Filters) -> Select[Any]:
         e.timestamp, e.stored_at,
         and_(e.type == "MESSAGE", e.seq.op("<@")(func.coalesce(coverage, _NOTHING))).label("is_covered"),
     ).where(e.session_key == key)  # fmt: skip
-    if filters.types is not None:
-        query = query.where(e.type.in_(filters.types))
-    if filters.roles is not None:
-        query = query.where(e.role.in_(filters.roles))
-    if filters.synthetic is not None:
-        query = query.where(e.synthetic == filters.synthetic)
+    if shape.types:
+        query = query.where(e.type == any_(bindparam("types", type_=ARRAY(Text))))
+    if shape.roles:
+        query = query.where(e.role == any_(bindparam("roles", type_=ARRAY(Text))))
+    if shape.synthetic:
+        query = query.where(e.synthetic == bindparam("synthetic", type_=Boolean))
     return query
 
 
+_LIMIT: Final = bindparam("limit", type_=BigInteger)
 _NOTHING: Final = cast(literal("{}"), INT8MULTIRANGE)
 
 
-async def _listed(reader: Reader, query: Select[Any]) -> list[Listed]:
-    return [Listed(event=rows.whole(row), covered=row.is_covered) for row in await reader.all(query)]
+async def _listed(reader: Reader, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Listed]:
+    return [Listed(event=rows.whole(row), covered=row.is_covered) for row in await reader.all(statement, parameters)]

@@ -7,11 +7,11 @@ from typing import Any, Final
 from uuid import UUID
 
 import msgspec
-from sqlalchemy import Row, text
+from sqlalchemy import text
 
 from app.domain.policy import Standing
 from app.domain.session import Count, Due, ViewFigures
-from app.storage.database import Reader, Writer
+from app.storage.database import Reader, Row, Writer
 from app.storage.sessions import standing_columns
 
 # How long a scheduler has a session to itself, unless it gives it back earlier. A dead one's are free after that.
@@ -176,7 +176,7 @@ def _parameters(tenant: str, labels: Mapping[str, str]) -> dict[str, Any]:
     return {"tenant": tenant, "labels": msgspec.json.encode(labels).decode()}
 
 
-def _due(row: Row[Any]) -> Due:
+def _due(row: Row) -> Due:
     return Due(
         key=row.session_key,
         session_id=row.session_id,

@@ -4,10 +4,9 @@ import json
 import re
 from typing import Any, Final
 
-from sqlalchemy import Row
-
 from app.domain.event import Event, StoredEvent
 from app.domain.ranges import Ranges
+from app.storage.database import Row
 
 # What the rules look at. Reading these alone never touches a body.
 SKELETON: Final = "seq, type, role, synthetic, token_count, call_ids::text AS call_ids"
@@ -17,12 +16,12 @@ WHOLE: Final = SKELETON + ", event_id, body::text AS body, metadata::text AS met
 _CLOSED_OPEN: Final = re.compile(r"\[(\d+),(\d+)\)")
 
 
-def skeleton(row: Row[Any]) -> Event:
+def skeleton(row: Row) -> Event:
     """Return a row of ``SKELETON`` columns."""
     return Event(**_skeleton(row))
 
 
-def whole(row: Row[Any]) -> StoredEvent:
+def whole(row: Row) -> StoredEvent:
     """Return a row of ``WHOLE`` columns."""
     return StoredEvent(
         **_skeleton(row),
@@ -34,7 +33,7 @@ def whole(row: Row[Any]) -> StoredEvent:
     )
 
 
-def _skeleton(row: Row[Any]) -> dict[str, Any]:
+def _skeleton(row: Row) -> dict[str, Any]:
     call_ids = json.loads(row.call_ids) if row.call_ids else []
     answers = row.role == "tool"
     return {

@@ -4,15 +4,29 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Any, Final
 from uuid import UUID, uuid5
 
-from sqlalchemy import Row, Text, cast, func, or_, select, text, tuple_
+from sqlalchemy import (
+    BigInteger,
+    DateTime,
+    Select,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 
 from app.domain.policy import Standing
 from app.domain.session import Place, Session, ViewFigures
-from app.storage.database import Reader, Writer
+from app.storage.database import Reader, Row, Writer
 from app.storage.tables import sessions
 
 # The root of all session keys. It must never change: the keys of every stored session derive from it.
@@ -167,6 +181,19 @@ async def page(
     reader: Reader, tenant: str, labels: Mapping[str, str], *, after: Place | None, limit: int
 ) -> Sequence[Found]:
     """Return up to ``limit`` sessions that have not expired and carry all of ``labels``, oldest first."""
+    parameters = {
+        "tenant": tenant,
+        "labels": json.dumps(dict(labels)),
+        "created_at": after and after.created_at,
+        "key": after and after.key,
+        "limit": limit,
+    }
+    found = await reader.all(_page(bool(labels), after is not None), parameters)
+    return [_found(row) for row in found]
+
+
+@cache
+def _page(filtered: bool, after: bool) -> Select[Any]:  # noqa: FBT001
     s = sessions.c
     query = (
         select(
@@ -174,18 +201,19 @@ async def page(
             cast(s.metadata, Text).label("metadata"), cast(s.policy, Text).label("policy"),
             s.version, s.boundary, s.view_events, s.view_turns, s.view_tokens, s.retry_at, text("false AS expired"),
         )
-        .where(s.tenant == tenant, or_(s.expires_at.is_(None), s.expires_at > func.now()))
+        .where(s.tenant == bindparam("tenant", type_=Text), or_(s.expires_at.is_(None), s.expires_at > func.now()))
         .order_by(s.created_at, s.session_key)
-        .limit(limit)
+        .limit(bindparam("limit", type_=BigInteger))
     )  # fmt: skip
-    if labels:
-        query = query.where(s.labels.contains(cast(dict(labels), JSONB)))
+    if filtered:
+        query = query.where(s.labels.contains(cast(bindparam("labels", type_=Text), JSONB)))
     if after:
-        query = query.where(tuple_(s.created_at, s.session_key) > tuple_(after.created_at, after.key))
-    return [_found(row) for row in await reader.all(query)]
+        place = tuple_(bindparam("created_at", type_=DateTime(timezone=True)), bindparam("key", type_=Uuid))
+        query = query.where(tuple_(s.created_at, s.session_key) > place)
+    return query
 
 
-def _found(row: Row[Any]) -> Found:
+def _found(row: Row) -> Found:
     return Found(
         key=row.session_key,
         expired=row.expired,

@@ -6,14 +6,14 @@ from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 from uuid import UUID
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import TextClause, text
 
 from app.domain.event import Event, StoredEvent
 from app.domain.ranges import Ranges
 from app.domain.session import ViewFigures
 from app.domain.view import NOTHING_KNOWN, Known, View, ordered
 from app.storage import rows
-from app.storage.database import Reader
+from app.storage.database import Reader, Row
 
 E = TypeVar("E", bound=Event)
 
@@ -117,7 +117,7 @@ _SKELETON: Final = _statement(rows.SKELETON)
 
 async def skeletons(reader: Reader, keys: Sequence[UUID]) -> dict[UUID, Found[Event]]:
     """Read the current views of many sessions as ``skeleton`` does, in one statement; missing ones are left out."""
-    found: dict[UUID, list[Row[Any]]] = {}
+    found: dict[UUID, list[Row]] = {}
     for row in await reader.all(_SKELETONS, {"keys": list(keys)}):
         found.setdefault(row.key, []).append(row)
     return {key: _found(of_one, rows.skeleton) for key, of_one in found.items()}
@@ -141,13 +141,13 @@ _SKELETONS: Final = text(f"""
 
 
 async def _read(
-    reader: Reader, statement: TextClause, event_of: Callable[[Row[Any]], E], parameters: dict[str, Any]
+    reader: Reader, statement: TextClause, event_of: Callable[[Row], E], parameters: dict[str, Any]
 ) -> Found[E] | None:
     found = await reader.all(statement, parameters)
     return _found(found, event_of) if found else None
 
 
-def _found(found: Sequence[Row[Any]], event_of: Callable[[Row[Any]], E]) -> Found[E]:
+def _found(found: Sequence[Row], event_of: Callable[[Row], E]) -> Found[E]:
     """Read the rows of one session: its own columns on each of them, joined to an event's."""
     session = found[0]
     covered: Ranges = rows.ranges_of(session.coverage)
