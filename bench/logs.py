@@ -28,7 +28,9 @@ def message(size: int = EVENT_BYTES) -> dict[str, str]:
 
 async def empty(connection: Any, session_ids: list[str]) -> None:
     """Create sessions without events, as ``turnlog`` would with its default lifetime."""
-    await connection.executemany(_SESSION, [(key_of(DEFAULT_TENANT, name), DEFAULT_TENANT, name) for name in session_ids])
+    await connection.executemany(
+        _SESSION, [(key_of(DEFAULT_TENANT, name), DEFAULT_TENANT, name) for name in session_ids]
+    )
 
 
 async def seed(connection: Any, log: Log) -> None:
@@ -89,4 +91,26 @@ _FIGURES: Final = """
                 WHERE session_key = $1 AND type = 'MESSAGE' AND (seq = 1 OR seq > coalesce(newest.boundary, 0)))
       FROM newest
      WHERE session_key = $1
+"""
+
+
+async def seed_many(connection: Any, session_ids: list[str], events: int, *, policy: str | None = None) -> None:
+    """Create many sessions with short logs of small events, as whole turns, without boundaries."""
+    keys = [key_of(DEFAULT_TENANT, name) for name in session_ids]
+    await empty(connection, session_ids)
+    await connection.execute(_SHORT, keys, events)
+    await connection.execute(_SHORT_FIGURES, keys, events, policy)
+
+
+_SHORT: Final = """
+    INSERT INTO events (session_key, seq, event_id, type, role, token_count, body, metadata)
+    SELECT key, seq, gen_random_uuid()::text, 'MESSAGE', CASE WHEN seq % 2 = 1 THEN 'user' ELSE 'assistant' END, 230,
+           json_build_object('role', CASE WHEN seq % 2 = 1 THEN 'user' ELSE 'assistant' END, 'content', 'Well?'), '{}'
+      FROM unnest($1::uuid[]) AS key, generate_series(1, $2::bigint) AS seq
+"""
+_SHORT_FIGURES: Final = """
+    UPDATE sessions
+       SET version = $2::bigint, view_events = $2::bigint, view_turns = ($2::bigint + 1) / 2,
+           view_tokens = $2::bigint * 230, policy = $3::text::json
+     WHERE session_key = ANY ($1::uuid[])
 """

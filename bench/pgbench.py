@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import re
 import shutil
 import tempfile
@@ -51,8 +52,13 @@ async def rate(url: str, script: Script, *, clients: int, seconds: float) -> flo
         command = [program(), "-n", "-M", "prepared", "-c", str(clients), "-j", str(min(clients, 2))]
         command += ["-T", str(max(1, round(seconds))), "-f", file.name]
         command += [part for name, value in variables.items() for part in ("-D", f"{name}={value}")]
+        options = " ".join(f"-c {name}={value}" for name, value in script.settings)
         process = await asyncio.create_subprocess_exec(
-            *command, url, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            *command,
+            url,
+            env={**os.environ, "PGOPTIONS": options},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
     found = _RATE.search(out.decode())

@@ -35,14 +35,15 @@ class Postgres:
         return [parent, *parent.children(recursive=True)]
 
     @asynccontextmanager
-    async def database(self) -> AsyncIterator[str]:
-        """Make a database with turnlog's schema and drop it at the end; yields its URL."""
+    async def database(self, *, empty: bool = False) -> AsyncIterator[str]:
+        """Make a database with turnlog's schema, or an empty one, and drop it at the end; yields its URL."""
         name = f"bench_{next(_numbers)}"
         await self._maintain(f"CREATE DATABASE {name}")
         url = self.url.replace("@/turnlog?", f"@/{name}?")
         try:
-            async with bootstrap.running(Settings(), url, Meter()):
-                pass
+            if not empty:
+                async with bootstrap.running(Settings(), url, Meter()):
+                    pass
             yield url
         finally:
             await self._maintain(f"DROP DATABASE {name} WITH (FORCE)")

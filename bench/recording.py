@@ -1,4 +1,4 @@
-"""Record what turnlog sends for one request: through a proxy, from a server that has its connections and caches warm."""
+"""Record what turnlog sends for one request: through a proxy, from a server whose connections are set up."""
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable

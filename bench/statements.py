@@ -83,10 +83,11 @@ def _array(raw: bytes, element: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
-    """A transaction for pgbench, and the values of its variables."""
+    """A transaction for pgbench, the values of its variables, and the settings that its connections have."""
 
     text: str
     variables: dict[str, str]
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 # A client learns its session once, and makes ids that no other client or run makes.
@@ -108,8 +109,12 @@ def script(statements: Sequence[Sent], key: UUID, ids: Sequence[str]) -> Script:
     lines = [_HEAD]
     for at, sent in enumerate(statements):
         terms = [_term(one, f"s{at}p{number}", key, ids, variables) for number, one in enumerate(parameters(sent), 1)]
-        lines.append(_PARAMETER.sub(lambda found, terms=terms: terms[int(found[1]) - 1], sent.sql).strip() + ";\n")
-    return Script(text="".join(lines), variables=variables)
+        lines.append(_filled(sent.sql, terms).strip() + ";\n")
+    return Script(text="".join(lines), variables=variables, settings=statements[0].settings if statements else ())
+
+
+def _filled(sql: str, terms: Sequence[str]) -> str:
+    return _PARAMETER.sub(lambda found: terms[int(found[1]) - 1], sql)
 
 
 def _term(one: Parameter, name: str, key: UUID, ids: Sequence[str], variables: dict[str, str]) -> str:
@@ -128,8 +133,7 @@ def _term(one: Parameter, name: str, key: UUID, ids: Sequence[str], variables: d
 
 def with_literals(sent: Sent) -> str:
     """Write a statement with its parameters in it."""
-    terms = [_literal(one) for one in parameters(sent)]
-    return _PARAMETER.sub(lambda found: terms[int(found[1]) - 1], sent.sql)
+    return _filled(sent.sql, [_literal(one) for one in parameters(sent)])
 
 
 def _literal(one: Parameter) -> str:

@@ -17,16 +17,21 @@ from urllib.parse import parse_qs, urlsplit
 
 _SOCKET: Final = ".s.PGSQL.5432"
 _CATALOG: Final = "pg_catalog"
+_WHO: Final = {"user", "database", "application_name", "client_encoding"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """One execution of a statement: its text, its parameters' type ids and their values as sent."""
+    """One execution of a statement: its text, its parameters' type ids and their values as sent.
+
+    ``settings`` are those that its connection was opened with.
+    """
 
     sql: str
     types: tuple[int, ...] = ()
     formats: tuple[int, ...] = ()
     values: tuple[bytes | None, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(slots=True)
@@ -51,8 +56,9 @@ class _Prepared:
 class _Client:
     """Reads what a client sends on one connection."""
 
-    def __init__(self, tape: Tape) -> None:
+    def __init__(self, tape: Tape, settings: tuple[tuple[str, str], ...]) -> None:
         self._tape = tape
+        self._settings = settings
         self._prepared: dict[bytes, _Prepared] = {}
         self._portals: dict[bytes, Sent] = {}
         self._described: deque[bytes] = deque()
@@ -98,7 +104,13 @@ class _Client:
             values.append(None if length < 0 else rest[at : at + length])
             at += max(length, 0)
         known = self._prepared[name]
-        self._portals[portal] = Sent(sql=known.sql, types=known.types, formats=formats, values=tuple(values))
+        self._portals[portal] = Sent(
+            sql=known.sql,
+            types=known.types,
+            formats=formats,
+            values=tuple(values),
+            settings=self._settings,
+        )
 
 
 @asynccontextmanager
@@ -109,10 +121,11 @@ async def taped(url: str) -> AsyncIterator[tuple[str, Tape]]:
     open_tasks: set[asyncio.Task[None]] = set()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = _Client(tape)
         up_reader, up_writer = await asyncio.open_unix_connection(target)
         head = await reader.readexactly(4)
-        up_writer.write(head + await reader.readexactly(struct.unpack("!I", head)[0] - 4))
+        start = await reader.readexactly(struct.unpack("!I", head)[0] - 4)
+        up_writer.write(head + start)
+        client = _Client(tape, _settings(start))
         for task in (
             asyncio.create_task(_pump(reader, up_writer, client.from_client)),
             asyncio.create_task(_pump(up_reader, writer, client.from_server)),
@@ -128,6 +141,12 @@ async def taped(url: str) -> AsyncIterator[tuple[str, Tape]]:
             server.close()
             for task in list(open_tasks):
                 task.cancel()
+
+
+def _settings(start: bytes) -> tuple[tuple[str, str], ...]:
+    """Return the settings of a connection's first message, without those that say who connects to what."""
+    words = [word.decode() for word in start[4:].rstrip(b"\0").split(b"\0")]
+    return tuple((name, value) for name, value in zip(words[::2], words[1::2], strict=False) if name not in _WHO)
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, note: object) -> None:

@@ -105,5 +105,3 @@ async def _measure(
         return (await load.run(stage.bare.port, [same] * clients, budget.seconds)).rate
 
     await interleave(stage, line, {PGBENCH: reference, TURNLOG: turnlog, BARE: bare})
-
-
