@@ -74,7 +74,7 @@ async def _measure(chosen: list[str], budget: Budget, console: Console) -> Resul
     def say(line: str) -> None:
         console.print(f"[{time.perf_counter() - began:4.0f} s] {line}", markup=False, highlight=False)
 
-    began = time.perf_counter()
+    began, watch = time.perf_counter(), machine.Watch()
     with postgres.running() as server:
         async with servers.bare() as bare, postgres.connected(server.url) as connection:
             found = Results(about=await machine.about(connection))
@@ -82,6 +82,7 @@ async def _measure(chosen: list[str], budget: Budget, console: Console) -> Resul
             stage = Stage(postgres=server, bare=bare, budget=budget, results=found, say=say)
             for name in chosen:
                 await PARTS[name](stage)
+    found.about["others"] = round(watch.others(), 3)
     return found
 
 

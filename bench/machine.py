@@ -2,7 +2,9 @@
 
 import os
 import platform
+import resource
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -42,6 +44,30 @@ async def about(connection: Any) -> dict[str, Any]:
             },
         },
     }
+
+
+class Watch:
+    """Tells how much of the machine others took while a run lasted: on a busy one even ratios are worth little."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._busy = _busy()
+        self._own = _own()
+
+    def others(self) -> float:
+        """Return the share of all cores that others had, from 0 to 1; ask when every process of the run has ended."""
+        theirs = (_busy() - self._busy) - (_own() - self._own)
+        return max(0.0, theirs / (time.perf_counter() - self._began) / (os.cpu_count() or 1))
+
+
+def _busy() -> float:
+    times = psutil.cpu_times()
+    return float(sum(times) - times.idle - getattr(times, "iowait", 0.0))
+
+
+def _own() -> float:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _cpu() -> str:

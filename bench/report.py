@@ -36,7 +36,19 @@ def sheets(results: Results) -> list[Sheet]:
         lines = [line for line in results.lines if line.part == part]
         if lines:
             made.append(_wide(title, lines))
-    return [sheet for sheet in made if sheet.rows]
+    return [sheet for sheet in (made[0], _growth(results), *made[1:]) if sheet.rows]
+
+
+def _growth(results: Results) -> Sheet:
+    """Compare the longer logs with the first, by latency: a view should not know how long its log is."""
+    lines = [line for line in results.lines if line.part == "view" and line.clients == 1]
+    first = next((line.median(TURNLOG) for line in lines if line.operation == "view of 40"), None)
+    rows: list[tuple[str, ...]] = []
+    for line in lines:
+        rate = line.median(TURNLOG)
+        if first and rate and line.operation.startswith("view of 40, of"):
+            rows.append((line.operation, f"{first / rate:.2f}×", "1.3 / 1.1"))
+    return Sheet("A view by the length of its log, against 1,000 events", ("", "takes", "must / aim"), rows)
 
 
 def _speed(results: Results) -> Sheet:
@@ -107,6 +119,7 @@ def show(results: Results, console: Console) -> None:
         for row in sheet.rows:
             table.add_row(*row)
         console.print(table)
+    console.print(f"other programs took {results.about['others']:.0%} of the machine meanwhile")
     for line in results.skipped:
         console.print(f"skipped: {line}", style="yellow", markup=False)
 
@@ -118,8 +131,8 @@ def markdown(results: Results) -> str:
     lines = [
         f"Made on {about['when']} at commit `{about['commit']}`: {machine['cpu']}, {machine['cores']} cores,"
         f" {machine['memory_gb']} GB, {machine['system']}; Python {versions['python']}, PostgreSQL"
-        f" {versions['postgres']}; {about['rounds']} rounds of {about['seconds']:g} s, load average"
-        f" {machine['load_before'][0]} before the run.",
+        f" {versions['postgres']}; {about['rounds']} rounds of {about['seconds']:g} s; other"
+        f" programs took {about['others']:.0%} of the machine meanwhile.",
         "",
     ]
     for sheet in sheets(results):
