@@ -1,6 +1,8 @@
 """The yardstick: `make bench`, or `python -m bench --help`."""
 
 import asyncio
+import signal
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -74,6 +76,10 @@ async def _measure(chosen: list[str], budget: Budget, console: Console) -> Resul
     def say(line: str) -> None:
         console.print(f"[{time.perf_counter() - began:4.0f} s] {line}", markup=False, highlight=False)
 
+    # A run that is stopped ends what it started, whoever stops it and however.
+    this = asyncio.current_task()
+    for stop in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(stop, this.cancel if this else sys.exit)
     began, watch = time.perf_counter(), machine.Watch()
     with postgres.running() as server:
         async with servers.bare() as bare, postgres.connected(server.url) as connection:

@@ -119,9 +119,14 @@ def show(results: Results, console: Console) -> None:
         for row in sheet.rows:
             table.add_row(*row)
         console.print(table)
-    console.print(f"other programs took {results.about['others']:.0%} of the machine meanwhile")
+    console.print(_others(results))
     for line in results.skipped:
         console.print(f"skipped: {line}", style="yellow", markup=False)
+
+
+def _others(results: Results) -> str:
+    share = results.about.get("others")
+    return "" if share is None else f"Other programs took {share:.0%} of the machine meanwhile."
 
 
 def markdown(results: Results) -> str:
@@ -131,8 +136,7 @@ def markdown(results: Results) -> str:
     lines = [
         f"Made on {about['when']} at commit `{about['commit']}`: {machine['cpu']}, {machine['cores']} cores,"
         f" {machine['memory_gb']} GB, {machine['system']}; Python {versions['python']}, PostgreSQL"
-        f" {versions['postgres']}; {about['rounds']} rounds of {about['seconds']:g} s; other"
-        f" programs took {about['others']:.0%} of the machine meanwhile.",
+        f" {versions['postgres']}; {about['rounds']} rounds of {about['seconds']:g} s. {_others(results)}",
         "",
     ]
     for sheet in sheets(results):
