@@ -10,7 +10,8 @@ from google.genai import types
 from sqlalchemy import text as sql
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bench.peers.shim import TEXT, Role
+from bench.peers.said import Role
+from bench.peers.shim import TEXT
 
 _WHO = {"app_name": "bench", "user_id": "bench"}
 

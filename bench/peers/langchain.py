@@ -8,7 +8,8 @@ import psycopg
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, messages_to_dict
 from langchain_postgres import PostgresChatMessageHistory
 
-from bench.peers.shim import TEXT, Role
+from bench.peers.said import Role
+from bench.peers.shim import TEXT
 
 _TABLE = "chat_history"
 

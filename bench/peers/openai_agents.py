@@ -6,7 +6,8 @@ from typing import Any
 from agents.extensions.memory import SQLAlchemySession
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from bench.peers.shim import TEXT, Role
+from bench.peers.said import Role
+from bench.peers.shim import TEXT
 
 
 def _turn(number: int) -> list[dict[str, Any]]:

@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import uvicorn
 from fastapi import FastAPI
 
-Role = tuple[Literal["call", "result", "other"], str]
+from bench.peers.said import Role, orphans
 
 
 class Peer(Protocol):
@@ -39,18 +39,6 @@ class Peer(Protocol):
 
 
 TEXT = ("Where is my order, and when will it be with me? " * 24)[:990]
-
-
-def orphans(said: Sequence[Role]) -> int:
-    """Count the tool results whose call is not before them in the list: providers refuse such a list."""
-    called: set[str] = set()
-    lost = 0
-    for kind, name in said:
-        if kind == "call":
-            called.add(name)
-        elif kind == "result" and name not in called:
-            lost += 1
-    return lost
 
 
 async def _timed(times: int, do: Callable[[], Awaitable[Any]]) -> list[float]:
