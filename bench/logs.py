@@ -94,12 +94,12 @@ _FIGURES: Final = """
 """
 
 
-async def seed_many(connection: Any, session_ids: list[str], events: int, *, policy: str | None = None) -> None:
+async def seed_many(connection: Any, session_ids: list[str], events: int) -> None:
     """Create many sessions with short logs of small events, as whole turns, without boundaries."""
     keys = [key_of(DEFAULT_TENANT, name) for name in session_ids]
     await empty(connection, session_ids)
     await connection.execute(_SHORT, keys, events)
-    await connection.execute(_SHORT_FIGURES, keys, events, policy)
+    await connection.execute(_SHORT_FIGURES, keys, events)
 
 
 _SHORT: Final = """
@@ -111,6 +111,6 @@ _SHORT: Final = """
 _SHORT_FIGURES: Final = """
     UPDATE sessions
        SET version = $2::bigint, view_events = $2::bigint, view_turns = ($2::bigint + 1) / 2,
-           view_tokens = $2::bigint * 230, policy = $3::text::json
+           view_tokens = $2::bigint * 230
      WHERE session_key = ANY ($1::uuid[])
 """
