@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Arguments for `make serve`, such as ARGS="--port 9000".
 ARGS ?=
 
-.PHONY: serve test check coverage openapi constraints clean
+.PHONY: serve test check coverage bench bench-peers openapi constraints clean
 
 # Debian's python3 makes no pip in a new environment unless python3-venv is installed; any pip can install into it.
 INSTALL = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
@@ -36,6 +36,20 @@ check: $(VENV)/.installed-dev  ## Lint, types, import rules.
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
+bench: $(VENV)/.installed-dev  ## Measure against pgbench and a bare route; ARGS="--help" tells what there is to choose.
+	$(BIN)/python -m bench $(ARGS)
+
+# The peers' packages alone, read from the extras: turnlog itself is not installed beside them.
+EXTRA = import sys, tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"][sys.argv[1]]))
+
+bench-peers: $(VENV)/.installed-dev  ## Install the libraries that `make bench` compares with, under .bench/.
+	for name in peers adk; do \
+		$(PYTHON) -m venv .bench/$$name 2>/dev/null || $(PYTHON) -m venv --without-pip --clear .bench/$$name; \
+		$(BIN)/python -c '$(EXTRA)' bench-$$name > .bench/$$name.txt; \
+		$$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip) --python .bench/$$name/bin/python \
+			install --quiet --disable-pip-version-check -r .bench/$$name.txt || exit 1; \
+	done
+
 openapi: $(VENV)/.installed-dev  ## Write openapi.yaml from the code.
 	$(BIN)/turnlog openapi > openapi.yaml
 
@@ -46,4 +60,4 @@ constraints:  ## Pin what a fresh environment resolves to.
 	rm -rf $(VENV)/fresh
 
 clean:
-	rm -rf $(VENV) build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .bench bench/results build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,1 @@
+"""The parts of the yardstick, one for each kind of operation."""
