@@ -1,6 +1,5 @@
 """Connections to PostgreSQL: a handle for reading, which the server itself holds to reading, and one for writing."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
@@ -13,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from app.domain.errors import NotLetIn, TurnlogError, Unavailable
+from app.storage.pool import Pool
 
 # A connection that is not there within this time is not coming.
 CONNECT_SECONDS: Final = 5.0
@@ -111,108 +111,62 @@ class Database:
     """Two small pools on one database. Nothing relies on the state of a session, so a connection is never reset."""
 
     def __init__(self, url: str, *, pool_size: int) -> None:
-        self._connect = partial(_connect, url)
-        self._reading = _pool(url, pool_size, {"default_transaction_read_only": "on"})
-        self._writing = _pool(url, pool_size, {})
-        self._opening = asyncio.Lock()
-        self._is_open = False
+        self._url = url
+        self._reading = self._pool(pool_size, {"default_transaction_read_only": "on"})
+        self._writing = self._pool(pool_size, {})
 
-    async def _open(self) -> None:
-        """Make the pools ready, which connects to nothing yet."""
-        async with self._opening:
-            if not self._is_open:
-                await self._reading
-                await self._writing
-                self._is_open = True
+    def _pool(self, size: int, server_settings: dict[str, str]) -> Pool:
+        return Pool(partial(self._connect, server_settings), size=size, seconds=CONNECT_SECONDS)
+
+    async def _connect(self, server_settings: dict[str, str]) -> Any:
+        # asyncpg reads the URL itself, for it knows libpq's parameters (sslmode, passfile, …) and SQLAlchemy does not.
+        return await asyncpg.connect(
+            self._url,
+            timeout=CONNECT_SECONDS,
+            record_class=Row,
+            server_settings={"application_name": "turnlog", **server_settings},
+        )
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Reader]:
         """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
-        async with self._connected(self._reading) as connection:
-            yield Reader(connection)
+        with _translated():
+            async with self._reading.connection() as connection:
+                yield Reader(connection)
 
     @asynccontextmanager
     async def one_statement(self) -> AsyncIterator[Writer]:
         """Open a handle for a write that is a single statement and so needs no transaction around it."""
-        async with self._connected(self._writing) as connection:
-            yield Writer(connection)
+        with _translated():
+            async with self._writing.connection() as connection:
+                yield Writer(connection)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
         """Open a transaction: committed when the block ends, rolled back when it raises."""
-        async with self._connected(self._writing) as connection:
-            transaction = connection.transaction()
-            with _translated():
-                await transaction.start()
-            try:
+        with _translated():
+            async with self._writing.connection() as connection, connection.transaction():
                 yield Writer(connection)
-            except BaseException:
-                with _translated():
-                    await transaction.rollback()
-                raise
-            with _translated():
-                await transaction.commit()
 
     def pool_use(self) -> dict[str, int]:
         """Return how many connections of each pool are in use right now."""
-        return {
-            name: pool.get_size() - pool.get_idle_size()
-            for name, pool in (("reading", self._reading), ("writing", self._writing))
-        }
+        return {"reading": self._reading.in_use, "writing": self._writing.in_use}
 
     async def run_sync(self, function: Any) -> Any:
         """Run a synchronous function on a SQLAlchemy connection in a transaction: what Alembic needs.
 
         It may take as long as it takes: a migration, or the wait for another replica's.
         """
-        engine = create_async_engine("postgresql+asyncpg://", async_creator=self._connect, poolclass=NullPool)
+        connect = partial(self._connect, {})
+        engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
         with _translated():
             async with engine.begin() as connection:
                 return await connection.run_sync(function)
 
     async def close(self) -> None:
         """Close every connection."""
-        for pool in (self._reading, self._writing):
-            # Every handle is back by now, save one whose server no longer answers.
-            try:
-                async with asyncio.timeout(CONNECT_SECONDS):
-                    await pool.close()
-            except TimeoutError:
-                pool.terminate()
-
-    @asynccontextmanager
-    async def _connected(self, pool: Any) -> AsyncIterator[Any]:
-        if not self._is_open:
-            await self._open()
-        with _translated():
-            async with asyncio.timeout(CONNECT_SECONDS):
-                connection = await pool.acquire()
-        try:
-            yield connection
-        finally:
-            await pool.release(connection)
-
-
-# asyncpg reads the URL itself, for it knows libpq's parameters (sslmode, passfile, …) and SQLAlchemy does not.
-async def _connect(url: str) -> Any:
-    return await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={"application_name": "turnlog"})
-
-
-def _pool(url: str, size: int, server_settings: dict[str, str]) -> Any:
-    return asyncpg.create_pool(
-        url,
-        min_size=0,
-        max_size=size,
-        timeout=CONNECT_SECONDS,
-        record_class=Row,
-        # The default asks the server to forget the session's state, a round trip for something that is never there.
-        reset=_as_it_is,
-        server_settings={"application_name": "turnlog", **server_settings},
-    )
-
-
-async def _as_it_is(_: Any) -> None:
-    pass
+        await self._reading.close()
+        await self._writing.close()
 
 
 @contextmanager
