@@ -45,7 +45,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redoc_url=None,
     )
     app.state.meter = meter
-    for noun in (sessions, events, views, compactions, fleet, chat_memory, operations):
+    # These first: they are asked for most, and routes are tried in order.
+    app.include_router(events.direct)
+    app.include_router(views.direct)
+    for noun in (sessions, events, compactions, fleet, chat_memory, operations):
         app.include_router(noun.router)
     errors.install(app)
     documentation.install(app)

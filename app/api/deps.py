@@ -6,10 +6,10 @@ from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
 from fastapi import Depends, Path, Request
-from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 
 from app.api import errors
+from app.api.direct import query_names
 from app.api.documentation import QUERY_PREFIXES
 from app.api.door import plain
 from app.domain import exact_json
@@ -34,7 +34,7 @@ def tenant() -> str:
     return DEFAULT_TENANT
 
 
-def known_session_id(session_id: Annotated[str, Path()]) -> str:
+def known_session_id(session_id: str) -> str:
     """Return the session id of a path. One that no session can have is simply not found."""
     name = plain(session_id)
     if not is_id(name):
@@ -42,7 +42,7 @@ def known_session_id(session_id: Annotated[str, Path()]) -> str:
     return name
 
 
-def new_session_id(session_id: Annotated[str, Path()]) -> str:
+def new_session_id(session_id: str) -> str:
     """Return the session id of a path that may create the session.
 
     Raises:
@@ -54,50 +54,67 @@ def new_session_id(session_id: Annotated[str, Path()]) -> str:
     return name
 
 
-def event_id_of(event_id: Annotated[str, Path()]) -> str:
+# Asynchronous, for FastAPI calls a plain function in a thread, which takes longer than all that any of these does.
+
+
+async def _context(request: Request) -> Context:
+    return context(request)
+
+
+async def _tenant() -> str:
+    return tenant()
+
+
+async def _session_id(session_id: Annotated[str, Path()]) -> str:
+    return known_session_id(session_id)
+
+
+async def _new_session_id(session_id: Annotated[str, Path()]) -> str:
+    return new_session_id(session_id)
+
+
+async def _any_session_id(session_id: Annotated[str, Path()]) -> str:
+    return session_id
+
+
+async def _event_id(event_id: Annotated[str, Path()]) -> str:
     """Return the event id of a path, in which slashes are encoded."""
     return plain(event_id)
 
 
-def conversation_id_of(conversation_id: Annotated[str, Path()]) -> str:
-    """Return the id of an existing chat memory's session."""
+async def _conversation_id(conversation_id: Annotated[str, Path()]) -> str:
     return known_session_id(conversation_id)
 
 
-def new_conversation_id_of(conversation_id: Annotated[str, Path()]) -> str:
-    """Return the id of a chat memory's session, which is created when it is missing."""
+async def _new_conversation_id(conversation_id: Annotated[str, Path()]) -> str:
     try:
         return new_session_id(conversation_id)
     except InvalidRequest as error:
         raise InvalidRequest.at("conversation_id", error.problems[0].detail) from error
 
 
-Ctx = Annotated[Context, Depends(context)]
-Tenant = Annotated[str, Depends(tenant)]
-SessionId = Annotated[str, Depends(known_session_id)]
-NewSessionId = Annotated[str, Depends(new_session_id)]
-EventId = Annotated[str, Depends(event_id_of)]
-ConversationId = Annotated[str, Depends(conversation_id_of)]
-NewConversationId = Annotated[str, Depends(new_conversation_id_of)]
+Ctx = Annotated[Context, Depends(_context)]
+Tenant = Annotated[str, Depends(_tenant)]
+SessionId = Annotated[str, Depends(_session_id)]
+NewSessionId = Annotated[str, Depends(_new_session_id)]
+AnySessionId = Annotated[str, Depends(_any_session_id)]
+EventId = Annotated[str, Depends(_event_id)]
+ConversationId = Annotated[str, Depends(_conversation_id)]
+NewConversationId = Annotated[str, Depends(_new_conversation_id)]
 
 
-def known_parameters_only(request: Request) -> None:
+async def known_parameters_only(request: Request) -> None:
     """Refuse query parameters that the route does not have: a misspelt filter must not be silently ignored.
 
     Raises:
         MalformedRequest: naming the parameter.
     """
     route = request.scope["route"]
-    known = _query_names(route.dependant)
+    known = query_names(route.dependant)
     prefixes = (route.openapi_extra or {}).get(QUERY_PREFIXES, ())
     for name in request.query_params:
         if name not in known and not name.startswith(tuple(prefixes)):
             raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
-
-
-def _query_names(dependant: Dependant) -> set[str]:
-    names = {field.alias for field in dependant.query_params}
-    return names.union(*(_query_names(inner) for inner in dependant.dependencies))
 
 
 async def body_of(request: Request, shape: type[T], *, empty: bytes | None = None) -> T:

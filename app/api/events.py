@@ -6,11 +6,13 @@ from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET
+from pydantic import BaseModel, Field
 
 from app.api import answers, schemas, views
 from app.api.deps import (
     BAD_CURSOR,
     LARGEST_SEQ,
+    AnySessionId,
     Ctx,
     EventId,
     SessionId,
@@ -21,6 +23,7 @@ from app.api.deps import (
     new_session_id,
     position_of,
 )
+from app.api.direct import Direct
 from app.api.documentation import operation
 from app.api.wire import text_of, utc
 from app.domain import event as rules
@@ -34,6 +37,7 @@ from app.service.events import Options
 from app.service.views import Asked, Format
 
 router = APIRouter(tags=["Events"])
+direct = APIRouter(tags=["Events"], route_class=Direct)
 
 LONGEST_KEY: Final = 255
 _VERSION_TAG: Final = re.compile(r'"?(?P<version>\d{1,18})"?')
@@ -59,38 +63,48 @@ _EXAMPLE: Final = {
 Seq = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ)]
 
 
-@router.post(
+class AppendQuery(BaseModel):
+    """What the answer to an append is asked to be."""
+
+    create: bool = Field(False, description="create the session when it is missing")
+    give_back: Literal["view"] | None = Field(None, alias="return", description="add the view to the answer")
+    output: Format = Field("events", alias="format", description="format of that view")
+
+
+class AppendHeaders(BaseModel):
+    """How an append is guarded."""
+
+    if_match: str | None = Field(None, description="the same as `expected_version`")
+    idempotency_key: str | None = Field(
+        None, description="makes the request repeatable; its events have no id of their own"
+    )
+
+
+@direct.post(
     "/v1/sessions/{session_id}/events",
     openapi_extra=operation(
         body=schemas.NewEvents, example=_EXAMPLE, answers={200: schemas.Receipt, 201: schemas.Receipt}
     ),
 )
-async def append_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
+async def append_events(
     request: Request,
     ctx: Ctx,
     tenant: Tenant,
-    session_id: str,
-    create: Annotated[bool, Query(description="create the session when it is missing")] = False,  # noqa: FBT002
-    give_back: Annotated[
-        Literal["view"] | None, Query(alias="return", description="add the view to the answer")
-    ] = None,
-    output: Annotated[Format, Query(alias="format", description="format of that view")] = "events",
-    if_match: Annotated[str | None, Header(description="the same as `expected_version`")] = None,
-    idempotency_key: Annotated[
-        str | None, Header(description="makes the request repeatable; its events have no id of their own")
-    ] = None,
+    session_id: AnySessionId,
+    query: Annotated[AppendQuery, Query()],
+    headers: Annotated[AppendHeaders, Header()],
 ) -> Response:
     """Append a batch: all of its events or none, in the order sent, once however often it is sent."""
-    name = new_session_id(session_id) if create else known_session_id(session_id)
+    name = new_session_id(session_id) if query.create else known_session_id(session_id)
     body = await body_of(request, schemas.NewEvents)
     options = Options(
-        expected_version=_expected(body.expected_version, if_match),
-        idempotency_key=_checked_key(idempotency_key),
-        create=create,
+        expected_version=_expected(body.expected_version, headers.if_match),
+        idempotency_key=_checked_key(headers.idempotency_key),
+        create=query.create,
         place="/events" if body.messages is UNSET else "/messages",
     )
     receipt = await events.append(ctx, tenant, name, await _batch(body), options)
-    view = await views.read_and_show(ctx, tenant, name, output) if give_back else UNSET
+    view = await views.read_and_show(ctx, tenant, name, query.output) if query.give_back else UNSET
     shown = answers.receipt(name, receipt, view)
     return answers.answer(shown, 200 if receipt.all_replayed else 201)
 

@@ -1,13 +1,14 @@
 """The view over HTTP."""
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Header, Query, Response
+from pydantic import BaseModel, Field
 
 from app.api import answers, schemas
 from app.api.deps import LARGEST_SEQ, Ctx, SessionId, Tenant
+from app.api.direct import Direct
 from app.api.documentation import operation
 from app.domain.event import StoredEvent
 from app.domain.view import Known, View
@@ -15,37 +16,50 @@ from app.service import views
 from app.service.context import Context
 from app.service.views import Asked, Format
 
-router = APIRouter(tags=["View"])
+direct = APIRouter(tags=["View"], route_class=Direct)
 
 _TAG: Final = re.compile(r'(?:W/)?"(?P<version>\d{1,18})-(?P<format>[a-z-]+)"')
 
 
-@router.get(
+class ViewQuery(BaseModel):
+    """Which view, and how it is shown."""
+
+    output: Format = Field("events", alias="format")
+    at_version: int | None = Field(None, ge=0, le=LARGEST_SEQ, description="as it was at this version")
+    last_n: int | None = Field(
+        None, ge=1, le=LARGEST_SEQ, description="the newest n events, back to the start of their turn"
+    )
+
+
+class ViewHeaders(BaseModel):
+    """Which views the caller has already."""
+
+    if_none_match: str | None = None
+
+
+@direct.get(
     "/v1/sessions/{session_id}/view",
     openapi_extra=operation(answers={200: (schemas.View, "text/plain"), 304: None}),
 )
-async def get_view(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
+async def get_view(
     ctx: Ctx,
     tenant: Tenant,
     session_id: SessionId,
-    output: Annotated[Format, Query(alias="format")] = "events",
-    at_version: Annotated[int | None, Query(ge=0, le=LARGEST_SEQ, description="as it was at this version")] = None,
-    last_n: Annotated[
-        int | None, Query(ge=1, le=LARGEST_SEQ, description="the newest n events, back to the start of their turn")
-    ] = None,
-    if_none_match: Annotated[list[str] | None, Header()] = None,
+    query: Annotated[ViewQuery, Query()],
+    headers: Annotated[ViewHeaders, Header()],
 ) -> Response:
     """Return what the model should be sent, ready for its provider. HEAD and If-None-Match work."""
-    asked = Asked(at_version=at_version, last_n=last_n, known=known(if_none_match or [], output))
+    output = query.output
+    asked = Asked(at_version=query.at_version, last_n=query.last_n, known=known(headers.if_none_match or "", output))
     version, view = await views.read_unless_known(ctx, tenant, session_id, asked)
-    headers = {"ETag": f'"{version}-{output}"'}
+    tag = {"ETag": f'"{version}-{output}"'}
     if view is None:
-        return Response(status_code=304, headers=headers)
+        return Response(status_code=304, headers=tag)
     ctx.meter.read(output)
     if output == "text":
         told = await views.rendered(view, output)
-        return Response(told.text, media_type="text/plain; charset=utf-8", headers=headers)
-    return answers.answer(await shown(session_id, view, output), headers=headers)
+        return Response(told.text, media_type="text/plain; charset=utf-8", headers=tag)
+    return answers.answer(await shown(session_id, view, output), headers=tag)
 
 
 async def shown(session_id: str, view: View[StoredEvent], output: Format) -> schemas.View:
@@ -60,9 +74,8 @@ async def read_and_show(ctx: Context, tenant: str, session_id: str, output: Form
     return await shown(session_id, view, output)
 
 
-def known(if_none_match: Sequence[str], output: Format) -> Known:
-    """Return which versions in this format the client says it has, in however many header lines."""
-    tags = ",".join(if_none_match)
+def known(tags: str, output: Format) -> Known:
+    """Return which versions in this format the client says it has."""
     return Known(
         versions=tuple(int(tag["version"]) for tag in _TAG.finditer(tags) if tag["format"] == output),
         any=tags.strip() == "*",

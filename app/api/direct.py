@@ -1,0 +1,96 @@
+"""Routes that are called with every model call, without FastAPI's dependency solver between request and function.
+
+FastAPI reads the function's signature for the documentation all the same, and calls the hook below, which it has for
+this. Solving dependencies took longer than everything else that a request needs here (docs/performance.md). So what a
+function takes is looked up once: what the dependencies are called with, one model for the query, one for the headers.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant, ModelField
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, ValidationError
+
+from app.domain.errors import InvalidRequest, MalformedRequest, Problem
+
+M = TypeVar("M", bound=BaseModel)
+Solver = Callable[[Request], Awaitable[Any]]
+
+
+class Direct(APIRoute):
+    """A route whose function takes the request, dependencies of a request or of a path's part, and models."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the function that serves a request."""
+        function = cast("Callable[..., Awaitable[Response]]", self.endpoint)
+        given = self.dependant
+        solvers = [(one.name, _solver(one)) for one in given.dependencies if one.name is not None]
+        query, headers = _model(given.query_params), _model(given.header_params)
+        known = query_names(given)
+
+        async def serve(request: Request) -> Response:
+            values = {name: await solve(request) for name, solve in solvers}
+            if given.request_param_name:
+                values[given.request_param_name] = request
+            if query:
+                values[query[0]] = _read(query[1], _checked(request.query_params, known))
+            if headers:
+                values[headers[0]] = _read(headers[1], _headers(headers[1], request))
+            return await function(**values)
+
+        return serve
+
+
+def query_names(given: Dependant) -> set[str]:
+    """Return the names of a route's query parameters, whether it takes them one by one or as a model."""
+    names: set[str] = set()
+    for field in given.query_params:
+        kind = field.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names |= {one.alias or name for name, one in kind.model_fields.items()}
+        else:
+            names.add(field.alias)
+    return names.union(*map(query_names, given.dependencies))
+
+
+def _solver(dependency: Dependant) -> Solver:
+    """Return what calls a dependency, which is async and takes the request, one part of the path, or nothing."""
+    call = cast("Callable[..., Awaitable[Any]]", dependency.call)
+    if dependency.request_param_name:
+        return call
+    if not dependency.path_params:
+        return lambda _: call()
+    (part,) = (field.alias for field in dependency.path_params)
+    return lambda request: call(request.path_params[part])
+
+
+def _model(fields: Sequence[ModelField]) -> tuple[str, type[BaseModel]] | None:
+    if not fields:
+        return None
+    (field,) = fields
+    return field.name, cast("type[BaseModel]", field.field_info.annotation)
+
+
+def _checked(given: Mapping[str, str], known: set[str]) -> Mapping[str, str]:
+    """Refuse query parameters that the route does not have: a misspelt filter must not be silently ignored."""
+    for name in given:
+        if name not in known:
+            raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
+    return given
+
+
+def _headers(model: type[BaseModel], request: Request) -> dict[str, str]:
+    """Return those headers that a model names; one that is sent on several lines is a list of its values."""
+    found = {name: request.headers.getlist(name.replace("_", "-")) for name in model.model_fields}
+    return {name: ", ".join(values) for name, values in found.items() if values}
+
+
+def _read(model: type[M], given: Mapping[str, str]) -> M:
+    if not given:
+        return model()
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        raise InvalidRequest([Problem(str(one["loc"][-1]), str(one["msg"])) for one in error.errors()]) from error
