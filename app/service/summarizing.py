@@ -46,6 +46,11 @@ class Progress:
     input_tokens: int = 0
     output_tokens: int = 0
 
+    def paid(self, input_tokens: int, output_tokens: int) -> None:
+        """Take note of what a call cost."""
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
+
     def facts(self) -> tuple[str, ...]:
         """Return the ledger of the summary so far, oldest first."""
         told = (entry.text for entry in self.story.entries if entry.seq <= self.shown)
@@ -113,9 +118,12 @@ async def write(ctx: Context, summarizing: Summarizing, order: Order, progress: 
             earlier=earlier, entries=part.entries, instructions=order.how.instructions, max_tokens=most
         )
         progress.calls += 1
-        answer = await summarizing.model.complete(asked, max_tokens=most, deadline=deadline)
-        progress.input_tokens += answer.input_tokens or 0
-        progress.output_tokens += answer.output_tokens or 0
+        try:
+            answer = await summarizing.model.complete(asked, max_tokens=most, deadline=deadline)
+        except SummarizerFailed as error:
+            progress.paid(*error.tokens)
+            raise
+        progress.paid(answer.input_tokens or 0, answer.output_tokens or 0)
         size = ctx.tokens.text(answer.text)
         if size > most and (part is not parts[-1] or size < order.worth):
             raise SummarizerFailed("too-long", f"the summary has {size} tokens, and {most} are allowed")
