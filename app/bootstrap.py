@@ -35,8 +35,10 @@ def new_id() -> str:
 
 
 @asynccontextmanager
-async def running(settings: Settings, url: str, meter: Meter) -> AsyncIterator[Context]:
+async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = False) -> AsyncIterator[Context]:
     """Build the service's context on a database that is then at the newest schema; close everything at the end.
+
+    Only a service says that there is no default policy: a command may just not have been told of it.
 
     Raises:
         BadSetting, Unavailable, SchemaTooNew.
@@ -47,8 +49,9 @@ async def running(settings: Settings, url: str, meter: Meter) -> AsyncIterator[C
         database = Database(libpq_url(url), pool_size=settings.database_pool_size)
         closing.push_async_callback(database.close)
         await schema.migrate(database)
-        async with database.writing() as tx:
-            await fleet.set_default(tx, standing(default_policy))
+        if serves or default_policy is not None:
+            async with database.writing() as tx:
+                await fleet.set_default(tx, standing(default_policy))
         summarizing = await _summarizing(settings, closing)
         closing.push_async_callback(_finish, unfinished, settings.shutdown_seconds)
         yield Context(

@@ -13,9 +13,10 @@ from app.metrics import Meter
 from app.settings import Settings
 
 
-def create_app(settings: Settings | None = None) -> FastAPI:
+def create_app(settings: Settings | None = None, *, serves: bool = True) -> FastAPI:
     """Build the application; without settings it reads them from the environment, as a server process does.
 
+    ``serves`` is False for a command that calls it in its own process, and ends with it.
     The database is opened, migrated and closed by the application's lifespan, so building it costs nothing.
     """
     settings = settings or Settings()
@@ -26,7 +27,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         logs.configure(level=settings.log_level, output=settings.log_format)
         if settings.database_url is None:
             raise bootstrap.BadSetting("TURNLOG_DATABASE_URL is not set; `turnlog serve` brings its own PostgreSQL")
-        async with bootstrap.running(settings, settings.database_url.get_secret_value(), meter) as context:
+        url = settings.database_url.get_secret_value()
+        async with bootstrap.running(settings, url, meter, serves=serves) as context:
             app.state.context = context
             yield
 

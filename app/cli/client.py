@@ -33,7 +33,8 @@ async def connected(url: str | None, data_dir: Path | None) -> AsyncIterator[htt
         return
     settings = override(Settings(), data_dir=data_dir)
     with database_url(settings, exclusive=False) as address:
-        app = create_app(settings.model_copy(update={"database_url": SecretStr(address), "log_level": "warning"}))
+        here = settings.model_copy(update={"database_url": SecretStr(address), "log_level": "warning"})
+        app = create_app(here, serves=False)
         async with (
             app.router.lifespan_context(app),
             httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://turnlog") as client,

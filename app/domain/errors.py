@@ -119,9 +119,13 @@ class SummarizerFailed(TurnlogError):
     """The summarizer wrote no summary that can be used; nothing was written."""
 
     def __init__(self, cause: str, message: str | None = None) -> None:
-        """``cause`` is a stable word in kebab-case, such as ``cut-off``; the message never quotes an answer."""
+        """``cause`` is a stable word in kebab-case, such as ``cut-off``; the message never quotes an answer.
+
+        ``tokens`` are those that the provider read and wrote all the same, and is paid for.
+        """
         super().__init__(message)
         self.cause = cause
+        self.tokens = (0, 0)
 
 
 class SummarizerTimeout(SummarizerFailed):

@@ -67,10 +67,14 @@ class Due:
 
 
 class Count(NamedTuple):
-    """How many sessions are due now, and how many more would be but wait after failures or are being worked on."""
+    """How many sessions are due now, and how many more would be but wait after failures or are being worked on.
+
+    ``summarizing`` are those of the due ones whose policy calls a model.
+    """
 
     due: int
     deferred: int
+    summarizing: int
 
 
 def is_id(session_id: str) -> bool:

@@ -92,7 +92,11 @@ async def compact_alone(ctx: Context, due: Due) -> list[Result]:
     """
     try:
         return await _alone(ctx, due)
-    except (SessionNotFound, SessionExpired, Busy, Moved):
+    except (SessionNotFound, SessionExpired):
+        return []
+    except (Busy, Moved):
+        async with ctx.database.one_statement() as tx:
+            await store.release(tx, [due.key])
         return []
     except SummarizerFailed as error:
         # The attempt that failed has let the session wait already.

@@ -63,8 +63,9 @@ async def compact(ctx: Context, tenant: str, asked: Asked) -> Report:
     async with ctx.database.reading() as reader:
         before = await store.count(reader, tenant, asked.labels)
     run = _Run(ctx, tenant, asked)
-    if before.due:
+    if before.due > before.summarizing:
         await run.windows()
+    if before.summarizing:
         await run.summaries()
     async with ctx.database.reading() as reader:
         after = await store.count(reader, tenant, asked.labels)
@@ -95,12 +96,8 @@ class _Run:
     async def summaries(self) -> None:
         """Compact the sessions that need the model, as many at once as this process has slots."""
         tasks: set[asyncio.Task[None]] = set()
-        while await self._slot():
-            claimed = await self._claimed(summarizing=True, most=1)
-            if not claimed:
-                self._ctx.slots.release()
-                break
-            task = asyncio.create_task(self._summary(claimed[0]))
+        while (claimed := await self._claimed_with_slot()) is not None:
+            task = asyncio.create_task(self._summary(claimed))
             tasks.add(task)
             self._ctx.unfinished.add(task)
             task.add_done_callback(self._ctx.unfinished.discard)
@@ -116,12 +113,22 @@ class _Run:
         self._taken += len(claimed)
         return claimed
 
-    async def _slot(self) -> bool:
+    async def _claimed_with_slot(self) -> Due | None:
+        """Wait for a slot and claim a session for it; None when there is no more to do, or no more time."""
+        if self._taken >= self._asked.limit:
+            return None
         try:
             async with asyncio.timeout(self._seconds_left):
-                return await self._ctx.slots.acquire()
+                await self._ctx.slots.acquire()
         except TimeoutError:
-            return False
+            return None
+        claimed: Sequence[Due] = ()
+        try:
+            claimed = await self._claimed(summarizing=True, most=1)
+        finally:
+            if not claimed:
+                self._ctx.slots.release()
+        return claimed[0] if claimed else None
 
     async def _summary(self, claimed: Due) -> None:
         try:

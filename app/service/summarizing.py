@@ -15,12 +15,9 @@ from app.service import outcomes
 from app.service.context import Context, Summarizing
 from app.summarizer import folding, ledger, prompt, turn
 from app.summarizer.folding import Chunk, Entry
-from app.summarizer.prompt import Prompt
 
 # A provider counts a few tokens for each message and for what its own tokenizer sees otherwise.
 _MARGIN: Final = 50
-# Below this a part would be all marks and no story.
-_LEAST_ROOM: Final = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +42,11 @@ class Progress:
     calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+
+    def paid(self, input_tokens: int, output_tokens: int) -> None:
+        """Take note of what a call cost."""
+        self.input_tokens += input_tokens
+        self.output_tokens += output_tokens
 
     def facts(self) -> tuple[str, ...]:
         """Return the ledger of the summary so far, oldest first."""
@@ -105,17 +107,19 @@ async def write(ctx: Context, summarizing: Summarizing, order: Order, progress: 
         SummarizerFailed, SummarizerTimeout: ``progress`` has the parts that succeeded before.
     """
     deadline = asyncio.get_running_loop().time() + summarizing.seconds
-    most = min(order.how.max_tokens or summarizing.max_tokens, summarizing.max_tokens)
     progress.story = await to_thread.run_sync(story_of, order.events)
-    earlier, parts = await to_thread.run_sync(_parts, ctx, summarizing, progress.story, order.how, most)
+    earlier, parts, most = await to_thread.run_sync(_parts, ctx, summarizing, progress.story, order.how)
     for part in parts:
         asked = prompt.prompt(
             earlier=earlier, entries=part.entries, instructions=order.how.instructions, max_tokens=most
         )
         progress.calls += 1
-        answer = await summarizing.model.complete(asked, max_tokens=most, deadline=deadline)
-        progress.input_tokens += answer.input_tokens or 0
-        progress.output_tokens += answer.output_tokens or 0
+        try:
+            answer = await summarizing.model.complete(asked, max_tokens=most, deadline=deadline)
+        except SummarizerFailed as error:
+            progress.paid(*error.tokens)
+            raise
+        progress.paid(answer.input_tokens or 0, answer.output_tokens or 0)
         size = ctx.tokens.text(answer.text)
         if size > most and (part is not parts[-1] or size < order.worth):
             raise SummarizerFailed("too-long", f"the summary has {size} tokens, and {most} are allowed")
@@ -124,22 +128,26 @@ async def write(ctx: Context, summarizing: Summarizing, order: Order, progress: 
 
 
 def _parts(
-    ctx: Context, summarizing: Summarizing, story: Story, how: LlmSummarizer, most: int
-) -> tuple[str | None, list[Chunk]]:
+    ctx: Context, summarizing: Summarizing, story: Story, how: LlmSummarizer
+) -> tuple[str | None, list[Chunk], int]:
     """Cut the story into parts of which each fits a request together with the summary so far.
 
-    An earlier summary that would leave no room is shortened, for its author may have been anybody.
+    Returns the earlier summary, the parts, and how many tokens an answer may have: no more than half of what a request
+    has room for, so that the next one has room for it. An earlier summary that would leave no room for anything else
+    is shortened, for its author may have been anybody.
+
+    Raises:
+        SummarizerFailed: the instructions leave no room.
     """
     count = ctx.tokens.text
-
-    def frame(*, with_earlier: bool) -> int:
-        empty: Prompt = prompt.scaffold(instructions=how.instructions, max_tokens=most, with_earlier=with_earlier)
-        return count(empty.system) + count(empty.user) + _MARGIN
-
-    # The settings see to it that a request has room; instructions may be longer than anybody thought of there.
-    left = max(2 * _LEAST_ROOM, summarizing.max_input_tokens - frame(with_earlier=True))
-    room = max(_LEAST_ROOM, left - most)
-    if story.earlier is None:
-        return None, folding.chunks(story.entries, count=count, first_room=left, room=room)
-    earlier = folding.shortened(prompt.quoted(story.earlier), count=count, room=left // 2)
-    return earlier, folding.chunks(story.entries, count=count, first_room=left - count(earlier), room=room)
+    most = min(how.max_tokens or summarizing.max_tokens, summarizing.max_tokens)
+    empty = prompt.scaffold(instructions=how.instructions, max_tokens=most, with_earlier=True)
+    left = summarizing.max_input_tokens - count(empty.system) - count(empty.user) - _MARGIN
+    if left < 2 * folding.LEAST_ROOM:
+        raise SummarizerFailed("no-room", "the instructions leave no room in a request for what is to be summarized")
+    most = min(most, left // 2)
+    earlier, first_room = None, left
+    if story.earlier is not None:
+        earlier = folding.shortened(prompt.quoted(story.earlier), count=count, room=left // 2)
+        first_room = left - count(earlier)
+    return earlier, folding.chunks(story.entries, count=count, first_room=first_room, room=left - most), most

@@ -68,11 +68,13 @@ _LIST: Final = text(
 async def count(reader: Reader, tenant: str, labels: Mapping[str, str]) -> Count:
     """Count the sessions whose trigger fires."""
     row = await reader.one(_COUNT, _parameters(tenant, labels))
-    return Count(row.free, row.total - row.free)
+    return Count(due=row.free, deferred=row.total - row.free, summarizing=row.summarizing)
 
 
 _COUNT: Final = text(
-    f"SELECT count(*) AS total, count(*) FILTER (WHERE {_FREE}) AS free FROM sessions WHERE {_DUE}"  # noqa: S608
+    f"SELECT count(*) AS total, count(*) FILTER (WHERE {_FREE}) AS free,"  # noqa: S608
+    f"       count(*) FILTER (WHERE summarizes AND {_FREE}) AS summarizing"
+    f"  FROM sessions WHERE {_DUE}"
 )
 
 

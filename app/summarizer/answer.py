@@ -43,13 +43,24 @@ class Raw:
     has_reasoning: bool = False
 
 
-def judged(raw: Raw) -> str:
-    """Return the text of an answer that is one, without the reasoning some models write before it.
+def judged(raw: Raw, *, model: str, used: tuple[object, object]) -> Answer:
+    """Return an answer that is one, without the reasoning some models write before it.
+
+    ``used`` are the tokens read and written, as reported; whatever becomes of the answer, they are paid for.
 
     Raises:
         SummarizerFailed: with the cause ``refused``, ``content-filter``, ``cut-off``, ``tool-call``, ``empty``,
             ``only-reasoning`` or ``unclosed-think``.
     """
+    read, written = map(tokens, used)
+    try:
+        return Answer(text=_text(raw), model=model, input_tokens=read, output_tokens=written)
+    except SummarizerFailed as error:
+        error.tokens = (read or 0, written or 0)
+        raise
+
+
+def _text(raw: Raw) -> str:
     _check_stop(raw, (raw.stop or "stop").lower())
     text = _without_reasoning(raw.text or "")
     if text:

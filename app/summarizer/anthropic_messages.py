@@ -56,11 +56,10 @@ def read(body: bytes, *, asked: str) -> Answer:
         has_reasoning=bool(kinds & _REASONING),
     )
     usage = message.usage if isinstance(message.usage, dict) else {}
-    return Answer(
-        text=answer.judged(raw),
+    return answer.judged(
+        raw,
         model=message.model if isinstance(message.model, str) and message.model else asked,
-        input_tokens=answer.tokens(usage.get("input_tokens")),
-        output_tokens=answer.tokens(usage.get("output_tokens")),
+        used=(usage.get("input_tokens"), usage.get("output_tokens")),
     )
 
 

@@ -83,11 +83,10 @@ def read(body: bytes, *, asked: str) -> Answer:
         raise answer.unreadable("it holds no choice")
     choice = completion.choices[0]
     usage = completion.usage if isinstance(completion.usage, dict) else {}
-    return Answer(
-        text=answer.judged(_raw(choice)),
+    return answer.judged(
+        _raw(choice),
         model=completion.model if isinstance(completion.model, str) and completion.model else asked,
-        input_tokens=answer.tokens(usage.get("prompt_tokens")),
-        output_tokens=answer.tokens(usage.get("completion_tokens")),
+        used=(usage.get("prompt_tokens"), usage.get("completion_tokens")),
     )
 
 

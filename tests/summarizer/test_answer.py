@@ -6,7 +6,20 @@ from hypothesis import strategies as st
 
 from app.domain.errors import SummarizerFailed
 from app.summarizer import answer
-from app.summarizer.answer import Raw, judged
+from app.summarizer.answer import Raw
+
+
+def judged(raw: Raw) -> str:
+    """Return the text of an answer that says nothing else of itself."""
+    return answer.judged(raw, model="m", used=(None, None)).text
+
+
+def test_what_an_answer_costs_is_known_even_when_it_is_no_summary() -> None:
+    whole = answer.judged(Raw(text="So it went.", stop="stop"), model="m", used=(90, 4))
+    assert (whole.input_tokens, whole.output_tokens) == (90, 4)
+    with pytest.raises(SummarizerFailed) as caught:
+        answer.judged(Raw(text="So it w", stop="length"), model="m", used=(90, "many"))
+    assert caught.value.tokens == (90, 0)
 
 
 @pytest.mark.parametrize("stop", ["stop", "end_turn", "stop_sequence", "STOP", "eos", "", None])
