@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from fastapi import Request, Response
-from fastapi.dependencies.models import Dependant, ModelField
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 
@@ -66,7 +66,7 @@ def _solver(dependency: Dependant) -> Solver:
     return lambda request: call(request.path_params[part])
 
 
-def _model(fields: Sequence[ModelField]) -> tuple[str, type[BaseModel]] | None:
+def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel]] | None:
     if not fields:
         return None
     (field,) = fields

@@ -66,7 +66,7 @@ Seq = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ)]
 class AppendQuery(BaseModel):
     """What the answer to an append is asked to be."""
 
-    create: bool = Field(False, description="create the session when it is missing")
+    create: bool = Field(default=False, description="create the session when it is missing")
     give_back: Literal["view"] | None = Field(None, alias="return", description="add the view to the answer")
     output: Format = Field("events", alias="format", description="format of that view")
 

@@ -1,8 +1,8 @@
 """A pool of connections that costs nothing while one is free.
 
-asyncpg's own pool hands a connection back in a task of its own, and SQLAlchemy's runs each call in a greenlet. Either is
-fine off the hot path. Here a turn of the event loop is a system call, and the two take longer than Postgres takes
-to append an event (docs/performance.md).
+asyncpg's own pool hands a connection back in a task of its own, and SQLAlchemy's engine runs each call in a greenlet.
+Either is fine off the hot path. Here every turn of the event loop is a system call, and they take longer than
+Postgres takes to append an event (docs/performance.md).
 """
 
 import asyncio
