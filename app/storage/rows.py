@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from app.domain.event import Event, StoredEvent
@@ -9,22 +10,38 @@ from app.domain.ranges import Ranges
 from app.storage.database import Row
 
 # What the rules look at. Reading these alone never touches a body.
-SKELETON: Final = "seq, type, role, synthetic, token_count, call_ids::text AS call_ids"
+SKELETON_COLUMNS: Final = {
+    "seq": "seq",
+    "role": "role",
+    "synthetic": "synthetic",
+    "token_count": "token_count",
+    "call_ids": "call_ids::text",
+}
 # The client's JSON stays the text it is: no parsing on the way in or out of a reader.
-WHOLE: Final = SKELETON + ", event_id, body::text AS body, metadata::text AS metadata, timestamp, stored_at"
+WHOLE_COLUMNS: Final = {
+    **SKELETON_COLUMNS,
+    "event_id": "event_id",
+    "body": "body::text",
+    "metadata": "metadata::text",
+    "timestamp": "timestamp",
+    "stored_at": "stored_at",
+}
+WHOLE: Final = ", ".join(["type", *(f"{written} AS {column}" for column, written in WHOLE_COLUMNS.items())])
 
 _CLOSED_OPEN: Final = re.compile(r"\[(\d+),(\d+)\)")
 
 
-def skeleton(row: Row) -> Event:
-    """Return a row of ``SKELETON`` columns."""
-    return Event(**_skeleton(row))
-
-
 def whole(row: Row) -> StoredEvent:
     """Return a row of ``WHOLE`` columns."""
+    calls, answers = _called(row.role, row.call_ids)
     return StoredEvent(
-        **_skeleton(row),
+        seq=row.seq,
+        type=row.type,
+        role=row.role,
+        synthetic=row.synthetic,
+        token_count=row.token_count,
+        calls=calls,
+        answers=answers,
         event_id=row.event_id,
         body=row.body,
         metadata=row.metadata,
@@ -33,18 +50,44 @@ def whole(row: Row) -> StoredEvent:
     )
 
 
-def _skeleton(row: Row) -> dict[str, Any]:
-    call_ids = json.loads(row.call_ids) if row.call_ids else []
-    answers = row.role == "tool"
-    return {
-        "seq": row.seq,
-        "type": row.type,
-        "role": row.role,
-        "synthetic": row.synthetic,
-        "token_count": row.token_count,
-        "calls": () if answers else tuple(call_ids),
-        "answers": call_ids[0] if answers and call_ids else None,
-    }
+def skeletons(row: Row) -> Iterator[Event]:
+    """Return the message events whose ``SKELETON_COLUMNS`` are arrays in a row; null arrays are no events."""
+    for seq, role, synthetic, token_count, call_ids in _columns(row, SKELETON_COLUMNS):
+        calls, answers = _called(role, call_ids)
+        yield Event(seq=seq, role=role, synthetic=synthetic, token_count=token_count, calls=calls, answers=answers)
+
+
+def wholes(row: Row) -> Iterator[StoredEvent]:
+    """Return the message events whose ``WHOLE_COLUMNS`` are arrays in a row; null arrays are no events."""
+    for seq, role, synthetic, token_count, call_ids, event_id, body, metadata, timestamp, stored_at in _columns(
+        row, WHOLE_COLUMNS
+    ):
+        calls, answers = _called(role, call_ids)
+        yield StoredEvent(
+            seq=seq,
+            role=role,
+            synthetic=synthetic,
+            token_count=token_count,
+            calls=calls,
+            answers=answers,
+            event_id=event_id,
+            body=body,
+            metadata=metadata,
+            timestamp=timestamp,
+            stored_at=stored_at,
+        )
+
+
+def _columns(row: Row, names: Iterable[str]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(row[name] for name in names), strict=True) if row["seq"] else ()
+
+
+def _called(role: str | None, call_ids: str | None) -> tuple[tuple[str, ...], str | None]:
+    """Return the calls that a message makes, and the one that it answers."""
+    if call_ids is None:
+        return (), None
+    ids = json.loads(call_ids)
+    return ((), ids[0] if ids else None) if role == "tool" else (tuple(ids), None)
 
 
 def ranges_of(multirange: str | None) -> Ranges:

@@ -1,6 +1,6 @@
 """Read a view: the newest boundary, and of the log only what it leaves visible."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -9,7 +9,6 @@ from uuid import UUID
 from sqlalchemy import TextClause, text
 
 from app.domain.event import Event, StoredEvent
-from app.domain.ranges import Ranges
 from app.domain.session import ViewFigures
 from app.domain.view import NOTHING_KNOWN, Known, View, ordered
 from app.storage import rows
@@ -46,19 +45,19 @@ async def whole(
 
     When the caller knows the version to be read, no event row is touched. None when the session is missing.
     """
-    return await _read(reader, _WHOLE, rows.whole, _parameters(key, at_version, known))
+    return await _read(reader, _WHOLE, rows.wholes, _parameters(key, at_version, known))
 
 
 async def skeleton(reader: Reader, key: UUID, *, at_version: int | None = None) -> Found[Event] | None:
     """Read a view as far as the rules look at it, without a single body."""
-    return await _read(reader, _SKELETON, rows.skeleton, _parameters(key, at_version, NOTHING_KNOWN))
+    return await _read(reader, _SKELETON, rows.skeletons, _parameters(key, at_version, NOTHING_KNOWN))
 
 
 def _parameters(key: UUID, at_version: int | None, known: Known) -> dict[str, Any]:
     return {"key": key, "at": at_version, "known": list(known.versions), "any": known.any}
 
 
-def _statement(columns: str) -> TextClause:
+def _statement(columns: Mapping[str, str]) -> TextClause:
     """Write the statement that returns the session's row joined to the visible events of its log.
 
     Two things hold the planner to the one good plan. OFFSET 0 keeps the inner query a scan of the primary key for each
@@ -90,20 +89,23 @@ def _statement(columns: str) -> TextClause:
         SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
                c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
           FROM compacted c
-          LEFT JOIN LATERAL ({_visible(columns, ":key", "NOT c.is_known")}) AS visible ON true
+         CROSS JOIN LATERAL ({_visible(columns, ":key", "NOT c.is_known")}) AS visible
     """)  # noqa: S608 - the columns are constants
 
 
-def _visible(columns: str, key: str, wanted: str) -> str:
-    """Write the query for the events of a log that the coverage of ``c`` leaves visible, none unless ``wanted``."""
+def _visible(columns: Mapping[str, str], key: str, wanted: str) -> str:
+    """Write the query for the events of a log that the coverage of ``c`` leaves visible, none unless ``wanted``.
+
+    It has one row, with an array for each column: a row for each event costs the driver several times as much.
+    """
     return f"""
-               SELECT event.*
+               SELECT {", ".join(f"array_agg({column}) AS {column}" for column in columns)}
                  FROM unnest(CASE WHEN {wanted} THEN
                                   int8multirange(int8range(1, least(c.wanted, c.newest) + 1))
                                   - coalesce(c.coverage, '{{}}'::int8multirange)
                              END) AS span,
                       LATERAL (
-                          SELECT {columns}
+                          SELECT {", ".join(f"{written} AS {column}" for column, written in columns.items())}
                             FROM events
                            WHERE session_key = {key} AND seq >= lower(span) AND seq < upper(span) AND type = 'MESSAGE'
                           OFFSET 0
@@ -111,16 +113,14 @@ def _visible(columns: str, key: str, wanted: str) -> str:
     """  # noqa: S608
 
 
-_WHOLE: Final = _statement(rows.WHOLE)
-_SKELETON: Final = _statement(rows.SKELETON)
+_WHOLE: Final = _statement(rows.WHOLE_COLUMNS)
+_SKELETON: Final = _statement(rows.SKELETON_COLUMNS)
 
 
 async def skeletons(reader: Reader, keys: Sequence[UUID]) -> dict[UUID, Found[Event]]:
     """Read the current views of many sessions as ``skeleton`` does, in one statement; missing ones are left out."""
-    found: dict[UUID, list[Row]] = {}
-    for row in await reader.all(_SKELETONS, {"keys": list(keys)}):
-        found.setdefault(row.key, []).append(row)
-    return {key: _found(of_one, rows.skeleton) for key, of_one in found.items()}
+    found = await reader.all(_SKELETONS, {"keys": list(keys)})
+    return {row.key: _found(row, rows.skeletons) for row in found}
 
 
 _SKELETONS: Final = text(f"""
@@ -136,22 +136,18 @@ _SKELETONS: Final = text(f"""
     SELECT c.key, c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
            c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
       FROM compacted c
-      LEFT JOIN LATERAL ({_visible(rows.SKELETON, "c.key", "true")}) AS visible ON true
+     CROSS JOIN LATERAL ({_visible(rows.SKELETON_COLUMNS, "c.key", "true")}) AS visible
 """)  # noqa: S608
 
 
 async def _read(
-    reader: Reader, statement: TextClause, event_of: Callable[[Row], E], parameters: dict[str, Any]
+    reader: Reader, statement: TextClause, events_of: Callable[[Row], Iterable[E]], parameters: dict[str, Any]
 ) -> Found[E] | None:
-    found = await reader.all(statement, parameters)
-    return _found(found, event_of) if found else None
+    row = await reader.first(statement, parameters)
+    return _found(row, events_of) if row else None
 
 
-def _found(found: Sequence[Row], event_of: Callable[[Row], E]) -> Found[E]:
-    """Read the rows of one session: its own columns on each of them, joined to an event's."""
-    session = found[0]
-    covered: Ranges = rows.ranges_of(session.coverage)
-    events = (event_of(row) for row in found if row.seq is not None)
+def _found(session: Row, events_of: Callable[[Row], Iterable[E]]) -> Found[E]:
     return Found(
         expired=session.expired,
         created_at=session.created_at,
@@ -171,7 +167,7 @@ def _found(found: Sequence[Row], event_of: Callable[[Row], E]) -> Found[E]:
         else View(
             version=session.wanted,
             boundary=session.stands_on,
-            covered=covered,
-            events=ordered(events, session.stands_on),
+            covered=rows.ranges_of(session.coverage),
+            events=ordered(events_of(session), session.stands_on),
         ),
     )
