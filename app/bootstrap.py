@@ -11,7 +11,7 @@ import msgspec
 import uuid_utils
 
 from app.domain.errors import InvalidRequest
-from app.domain.policy import Policy, standing
+from app.domain.policy import LlmSummarizer, Policy, standing
 from app.metrics import Meter
 from app.service import policies
 from app.service.context import Context, Limits, Summarizing
@@ -23,6 +23,9 @@ from app.tokens import TokenCounter
 
 _BASE_URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
 _CONNECT_SECONDS: Final = 10.0
+_FOLLOW_AT_ONCE: Final = 1000
+# How long a stop waits for summaries that outlived their requests; requests have had their time before.
+_FINISH_SECONDS: Final = 5.0
 
 
 class BadSetting(Exception):
@@ -50,10 +53,9 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         closing.push_async_callback(database.close)
         await schema.migrate(database)
         if serves or default_policy is not None:
-            async with database.writing() as tx:
-                await fleet.set_default(tx, standing(default_policy))
+            await _stand(database, default_policy, settings.default_policy)
         summarizing = await _summarizing(settings, closing)
-        closing.push_async_callback(_finish, unfinished, settings.shutdown_seconds)
+        closing.push_async_callback(_finish, unfinished)
         yield Context(
             database=database,
             tokens=TokenCounter(settings.encoding),
@@ -68,10 +70,20 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         )
 
 
-async def _finish(unfinished: set[asyncio.Task[Any]], seconds: float) -> None:
-    """Let compactions end that outlived the request which began them, for so long, and stop the rest."""
+async def _stand(database: Database, policy: Policy | None, text: str | None) -> None:
+    """Let the server's default policy stand for the sessions that have none."""
+    async with database.one_statement() as tx:
+        await fleet.set_default(tx, standing(policy), text)
+    while True:
+        async with database.one_statement() as tx:
+            if await fleet.follow(tx, _FOLLOW_AT_ONCE) < _FOLLOW_AT_ONCE:
+                return
+
+
+async def _finish(unfinished: set[asyncio.Task[Any]]) -> None:
+    """Let compactions end that outlived the request which began them, for a while, and stop the rest."""
     if unfinished:
-        _, late = await asyncio.wait(unfinished, timeout=seconds)
+        _, late = await asyncio.wait(unfinished, timeout=_FINISH_SECONDS)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
@@ -138,4 +150,6 @@ def _policy(settings: Settings) -> Policy | None:
         raise BadSetting(f"TURNLOG_DEFAULT_POLICY is not a policy: {error}") from error
     except InvalidRequest as error:
         raise BadSetting(f"TURNLOG_DEFAULT_POLICY cannot stand: {error}") from error
+    if isinstance(policy.summarizer, LlmSummarizer) and settings.summarizer.provider is None:
+        raise BadSetting("TURNLOG_DEFAULT_POLICY asks for summaries, but TURNLOG_SUMMARIZER_PROVIDER is not set")
     return policy

@@ -41,7 +41,9 @@ def configure(*, level: str, output: Literal["text", "json"]) -> None:
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     # uvicorn's own access line would name no request id and no route; the door writes a better one.
     logging.getLogger("uvicorn.access").disabled = True
-    logging.getLogger("alembic").setLevel(logging.WARNING)
+    # Alembic's steps are of no interest, and httpx would write the model's address, which may hold a password.
+    for name in ("alembic", "httpx", "httpcore"):
+        logging.getLogger(name).setLevel(logging.WARNING)
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         logger_factory=structlog.stdlib.LoggerFactory(),

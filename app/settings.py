@@ -17,7 +17,7 @@ _SIXTY_DAYS = 60 * 24 * 3600
 class Summarizer(BaseModel):
     """The model that writes summaries; each field's variable is its name in capitals after ``TURNLOG_SUMMARIZER_``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     provider: Literal["openai", "anthropic"] | None = Field(
         default=None, description="`openai` for every OpenAI-compatible server, or `anthropic`; unset: no model"
@@ -46,7 +46,7 @@ class Settings(BaseSettings):
     """Everything that can be set; each field's variable is its name in capitals after ``TURNLOG_``."""
 
     model_config = SettingsConfigDict(
-        env_prefix="TURNLOG_", env_nested_delimiter="_", env_nested_max_split=1, frozen=True
+        env_prefix="TURNLOG_", env_nested_delimiter="_", env_nested_max_split=1, frozen=True, hide_input_in_errors=True
     )
 
     database_url: SecretStr | None = Field(

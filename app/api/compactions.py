@@ -9,7 +9,7 @@ from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import operation
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
-from app.service import compactions, policies
+from app.service import compactions, policies, records
 from app.service.compactions import Request as Asked
 
 router = APIRouter(tags=["Compaction"])
@@ -61,9 +61,9 @@ async def list_compactions(
     """List a session's boundaries, newest first; or every attempt that called the summarizer, and how it ended."""
     before = position_of(cursor, [int])[0] if cursor is not None else None
     if attempts:
-        tried, more = await compactions.attempts(ctx, tenant, session_id, before=before, limit=limit)
+        tried, more = await records.attempts(ctx, tenant, session_id, before=before, limit=limit)
         return _page(schemas.AttemptList, [answers.attempt(one) for one in tried], more)
-    found, more = await compactions.page(ctx, tenant, session_id, before=before, limit=limit)
+    found, more = await records.page(ctx, tenant, session_id, before=before, limit=limit)
     return _page(schemas.CompactionList, [answers.compaction(one) for one in found], more)
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-from app.domain import trigger, turn, window
+from app.domain import parts, trigger, turn, window
 from app.domain.event import Event
+from app.domain.parts import Parts
 from app.domain.policy import Policy
 from app.domain.ranges import Ranges
 from app.domain.view import View
@@ -66,12 +67,26 @@ class Tokens(NamedTuple):
         return self.before - self.after
 
 
+class Left(NamedTuple):
+    """A view as a policy leaves it, in turns and events: it is looked at again when it has more of them.
+
+    0 is any number: so many turns count only where no event alone can change anything.
+    """
+
+    turns: int = 0
+    events: int = 0
+
+
+NEVER_SETTLED: Final = Left()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """What a compaction would cover and keep, made from the view at ``version`` whose newest boundary is ``boundary``.
 
     ``covered`` is the new cumulative coverage, ``newly_covered`` what this pass adds. ``pinned`` is in view order. The
-    counts are of events and turns that leave the view, of the turns that stay, and of events that those hold.
+    counts are of events and turns that leave the view, and of events that the turns from the cut on hold. ``left`` is
+    what the policy leaves in the view.
     """
 
     version: int
@@ -83,35 +98,9 @@ class Plan:
     covered_events: int
     covered_turns: int
     covered_tokens: int
-    preserved_turns: int
     preserved_events: int
+    left: Left
     tokens: Tokens
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts(Generic[E]):
-    """A view taken apart in the words of the window rules; every part is in view order."""
-
-    prompt: E | None
-    superseded: tuple[E, ...]
-    preamble: tuple[E, ...]
-    summaries: tuple[E, ...]
-    turns: tuple[E, ...]
-
-
-def take_apart(view: View[E]) -> Parts[E]:
-    """Split a view into prompt, superseded system messages, preamble, summaries and turns."""
-    system = [event for event in view.events if event.is_system]
-    rest = [event for event in view.events if not event.is_system and not event.synthetic]
-    first_turn = next((at for at, event in enumerate(rest) if event.starts_turn), len(rest))
-    prompt = max(system, key=lambda event: event.seq, default=None)
-    return Parts(
-        prompt=prompt,
-        superseded=tuple(event for event in system if event is not prompt),
-        preamble=tuple(rest[:first_turn]),
-        summaries=tuple(event for event in view.events if event.synthetic),
-        turns=tuple(rest[first_turn:]),
-    )
 
 
 def over_budget(kept: Window, tokens: int) -> bool:
@@ -132,21 +121,21 @@ def plan(view: View[E], policy: Policy) -> Plan | Unchanged:
 
     if not trigger.fires(policy.trigger, turns=view.turns, tokens=view.tokens):
         return unchanged(Reason.TRIGGER_NOT_FIRED)
-    parts = take_apart(view)
-    if not parts.turns:
+    found = parts.take_apart(view)
+    if not found.turns:
         return unchanged(Reason.NO_TURN)
-    pinned = _pinned(parts, with_summaries=policy.summarizer is None)
+    pinned = _pinned(found, with_summaries=policy.summarizer is None)
     reserved = sum(event.token_count for event in pinned) + policy.summary_reserve
-    raw = window.raw_cut(policy.window, parts.turns, reserved)
+    raw = window.raw_cut(policy.window, found.turns, reserved)
     if raw == 0:
         return unchanged(Reason.FITS_WINDOW)
-    cut = window.turn_cut(parts.turns, raw)
+    cut = window.turn_cut(found.turns, raw)
     if cut == 0:
         return unchanged(Reason.NEWEST_TURN_ONLY)
-    cut = window.safe_cut(parts.turns, cut)
+    cut = window.safe_cut(found.turns, cut)
     if cut == 0:
         return unchanged(Reason.NO_SAFE_CUT)
-    return covering(view, pinned, parts.turns[cut:])
+    return covering(view, pinned, found.turns[cut:])
 
 
 def narrowed(view: View[E], policy: Policy, shown: int) -> Plan | None:
@@ -154,19 +143,35 @@ def narrowed(view: View[E], policy: Policy, shown: int) -> Plan | None:
 
     None when that holds no whole turn, or every cut in it would part a tool call from its result.
     """
-    parts = take_apart(view)
-    cut = next((at for at, event in enumerate(parts.turns) if event.seq > shown), len(parts.turns))
-    at_most = max((start for start in turn.starts(parts.turns) if start <= cut), default=0)
-    safe = window.safe_cut(parts.turns, at_most) if at_most else 0
+    found = parts.take_apart(view)
+    cut = next((at for at, event in enumerate(found.turns) if event.seq > shown), len(found.turns))
+    at_most = max((start for start in turn.starts(found.turns) if start <= cut), default=0)
+    safe = window.safe_cut(found.turns, at_most) if at_most else 0
     return (
-        covering(view, _pinned(parts, with_summaries=policy.summarizer is None), parts.turns[safe:]) if safe else None
+        covering(view, _pinned(found, with_summaries=policy.summarizer is None), found.turns[safe:]) if safe else None
     )
 
 
-def _pinned(parts: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
+def limited(view: View[E], policy: Policy, planned: Plan, tokens: int) -> Plan:
+    """Return a plan that covers turns of about so many tokens at most, or the plan itself when it covers no more.
+
+    At least one turn is covered, however large it is.
+    """
+    if planned.covered_tokens <= tokens:
+        return planned
+    shown, used = 0, 0
+    for event in parts.take_apart(view).turns:
+        used += event.token_count
+        if used > tokens:
+            break
+        shown = event.seq
+    return narrowed(view, policy, shown) or planned
+
+
+def _pinned(found: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
     """Return what stays before the turns, in view order: a new summary takes the place of the earlier ones."""
-    prompt = (parts.prompt,) if parts.prompt else ()
-    return (*prompt, *parts.preamble, *(parts.summaries if with_summaries else ()))
+    prompt = (found.prompt,) if found.prompt else ()
+    return (*prompt, *found.preamble, *(found.summaries if with_summaries else ()))
 
 
 def covering(view: View[E], pinned: Sequence[E], preserved: Sequence[E]) -> Plan:
@@ -188,10 +193,23 @@ def covering(view: View[E], pinned: Sequence[E], preserved: Sequence[E]) -> Plan
         covered_events=len(leaving),
         covered_turns=turns_lost,
         covered_tokens=lost,
-        preserved_turns=view.turns - turns_lost,
         preserved_events=len(preserved),
+        left=Left(turns=view.turns - turns_lost, events=len(view.events) - len(leaving)),
         tokens=Tokens(before, before - lost),
     )
+
+
+# Why only a further turn can change anything: there is no other turn to cut before, or trying again costs money.
+_WAITS_FOR_A_TURN: Final = {Reason.NO_TURN, Reason.NEWEST_TURN_ONLY, Reason.DOES_NOT_SHRINK, Reason.SUMMARIZER_DECLINED}
+
+
+def resting(policy: Policy, found: Left, reason: Reason | None = None) -> Left:
+    """Say when a view that ``policy`` has done with is to be looked at again.
+
+    ``found`` is what is in the view, and ``reason`` why nothing was covered; None when something was.
+    """
+    by_turn = policy.window.rule is Rule.LAST_TURNS or found.turns <= 1 or reason in _WAITS_FOR_A_TURN
+    return Left(turns=found.turns) if by_turn else Left(events=found.events)
 
 
 def seal(planned: Plan, policy: Policy, summary_tokens: int | None) -> Plan | Unchanged:

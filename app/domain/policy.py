@@ -48,6 +48,11 @@ class Policy:
         return 0
 
     @property
+    def fits_summary(self) -> bool:
+        """The summary's size was taken off a token budget, so the whole summary turn has to keep to it (rule 17)."""
+        return self.window.rule is Rule.TOKEN_BUDGET and self.summary_reserve > 0
+
+    @property
     def fires_on_its_own_window(self) -> bool:
         """The trigger fires again on a view that just fills the window, so that compacting would never end."""
         size, rule = self.window.size, self.window.rule

@@ -67,6 +67,8 @@ class Mark(NamedTuple):
 
 # As many marks as a session's row has room for.
 MOST_MARKS: Final = 4
+# What all of two triggers need is worked out pair by pair.
+_MOST_AT_ONCE: Final = 32
 
 
 def marks(trigger: Trigger) -> tuple[Mark, ...]:
@@ -75,10 +77,14 @@ def marks(trigger: Trigger) -> tuple[Mark, ...]:
     There are at most ``MOST_MARKS``. A trigger that would need more gets its last ones replaced by a lower one, so its
     marks may be passed a little before it fires, and never after.
     """
-    least = _least(_marks(trigger))
-    kept, rest = least[: MOST_MARKS - 1], least[MOST_MARKS - 1 :]
-    if not rest:
-        return kept
+    return _lowered(_marks(trigger), MOST_MARKS)
+
+
+def _lowered(found: tuple[Mark, ...], most: int) -> tuple[Mark, ...]:
+    """Put one lower mark in the place of the last ones, so that there are at most so many."""
+    if len(found) <= most:
+        return found
+    kept, rest = found[: most - 1], found[most - 1 :]
     return (*kept, Mark(min(mark.turns for mark in rest), min(mark.tokens for mark in rest)))
 
 
@@ -95,8 +101,9 @@ def _marks(trigger: Trigger) -> tuple[Mark, ...]:
         case AllOf(of):
             over: tuple[Mark, ...] = (Mark(0, 0),)
             for one in of:
-                inner = _marks(one)
-                over = _least(Mark(max(a.turns, b.turns), max(a.tokens, b.tokens)) for a in over for b in inner)
+                inner = _lowered(_marks(one), _MOST_AT_ONCE)
+                both = _least(Mark(max(a.turns, b.turns), max(a.tokens, b.tokens)) for a in over for b in inner)
+                over = _lowered(both, _MOST_AT_ONCE)
             return over
         case _:
             assert_never(trigger)

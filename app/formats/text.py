@@ -1,7 +1,8 @@
 """A transcript to be read: one paragraph for each message, its speaker named."""
 
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec import Raw
@@ -40,8 +41,12 @@ def transcript(events: Sequence[StoredEvent]) -> list[str]:
         tools = [call.name for call in made[asked[at]] if call.call_id == event.answers] if at in asked else []
         said = [*_content(message.get("content")), *(f"[call] {call.spoken}".rstrip() for call in made[at])]
         paragraph_ = _told(event, message, said, f" [{tools[0]}]" if tools and tools[0] else "")
-        told.append(paragraph_.replace("\n", "\n  "))
+        told.append(_LINE_END.sub(r"\g<0>  ", paragraph_))
     return told
+
+
+# Everything that some reader takes for the end of a line.
+_LINE_END: Final = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 
 class _Call(NamedTuple):

@@ -1,13 +1,14 @@
 """Compact claimed sessions by the policies that stand for them: many with one read and one write, or one alone."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
 import structlog
 from anyio import to_thread
 
+from app.domain import compaction as rules
 from app.domain import retry
 from app.domain.compaction import Plan, Tokens, Unchanged
 from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound, SummarizerFailed, Unavailable
@@ -15,13 +16,13 @@ from app.domain.event import Event
 from app.domain.policy import LlmSummarizer, Policy
 from app.domain.session import Due
 from app.logs import without_words
-from app.service import boundary, compactions, policies, summaries
+from app.service import boundary, compactions, policies, settling, summaries
 from app.service.context import Context
 from app.service.leases import Busy, Moved
 from app.storage import boundaries as boundary_store
 from app.storage import fleet as store
 from app.storage import views as view_store
-from app.storage.fleet import Settled
+from app.storage.boundaries import Boundary
 from app.storage.views import Found
 
 log = structlog.get_logger("turnlog.fleet")
@@ -42,6 +43,10 @@ class Result:
     reason: str | None
     tokens: Tokens
     retry_seconds: int | None = None
+
+
+class _NoPolicy(Exception):
+    """This server's settings have no policy for the session; another one's have, which takes it up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,7 @@ async def compact_alone(ctx: Context, due: Due) -> list[Result]:
         return await _alone(ctx, due)
     except (SessionNotFound, SessionExpired):
         return []
-    except (Busy, Moved):
+    except (Busy, Moved, _NoPolicy):
         async with ctx.database.one_statement() as tx:
             await store.release(tx, [due.key])
         return []
@@ -117,11 +122,15 @@ async def _together(ctx: Context, claimed: Sequence[Due]) -> list[Result]:
         lambda: [_decide(ctx, due, found[due.key]) for due in claimed if due.key in found]
     )
     settled = [one for one in decided if isinstance(one.plan, Unchanged)]
-    written = await _write(ctx, [one for one in decided if isinstance(one.plan, Plan)])
-    if settled:
-        async with ctx.database.one_statement() as tx:
-            await store.settle(tx, [_settled(one) for one in settled])
-    return [_result(ctx, one) for one in decided if isinstance(one.plan, Unchanged) or one.due.key in written]
+    planned = [one for one in decided if isinstance(one.plan, Plan)]
+    # What stands in the row of a session and what its policy says differ while servers with other defaults run.
+    alone = [one for one in planned if isinstance(one.policy.summarizer, LlmSummarizer)]
+    together = [one for one in planned if not isinstance(one.policy.summarizer, LlmSummarizer)]
+    written = await _write(ctx, together)
+    await _settle(ctx, settled)
+    done = [_result(ctx, one) for one in settled]
+    done += [_result(ctx, one) for one in together if one.due.key in written]
+    return done + [result for one in alone for result in await compact_alone(ctx, one.due)]
 
 
 async def _write(ctx: Context, planned: Sequence[_Decided]) -> Collection[UUID]:
@@ -132,20 +141,26 @@ async def _write(ctx: Context, planned: Sequence[_Decided]) -> Collection[UUID]:
     """
     if not planned:
         return ()
-    made = [
-        boundary.of(
-            ctx,
-            one.due.key,
-            one.found.created_at,
-            one.plan,
-            boundary.describe(one.plan, one.policy, summary=()),
-            settled_turns=one.plan.preserved_turns,
-        )
-        for one in planned
-        if isinstance(one.plan, Plan)
-    ]
     async with ctx.database.one_statement() as tx:
-        return await boundary_store.write(tx, made)
+        return await boundary_store.write(tx, [_boundary(ctx, one, one.plan) for one in planned])
+
+
+def _boundary(ctx: Context, one: _Decided, plan: Plan | Unchanged) -> Boundary:
+    assert isinstance(plan, Plan)  # noqa: S101 - the caller has looked
+    body = boundary.describe(plan, one.policy, summary=())
+    made = boundary.of(ctx, one.due.key, one.found.created_at, plan, body)
+    return replace(made, policy=one.found.policy, rests=rules.resting(one.policy, plan.left))
+
+
+async def _settle(ctx: Context, unchanged: Sequence[_Decided]) -> None:
+    if unchanged:
+        settled = [
+            settling.of(one.due.key, one.found, one.policy, one.plan.reason)
+            for one in unchanged
+            if isinstance(one.plan, Unchanged)
+        ]
+        async with ctx.database.one_statement() as tx:
+            await store.settle(tx, settled)
 
 
 async def _alone(ctx: Context, due: Due) -> list[Result]:
@@ -153,14 +168,15 @@ async def _alone(ctx: Context, due: Due) -> list[Result]:
         found = (await view_store.skeletons(reader, [due.key])).get(due.key)
     if found is None:
         raise SessionNotFound
+    if found.expired:
+        raise SessionExpired
     one = await to_thread.run_sync(_decide, ctx, due, found)
     if isinstance(one.plan, Unchanged):
-        async with ctx.database.one_statement() as tx:
-            await store.settle(tx, [_settled(one)])
+        await _settle(ctx, [one])
         return [_result(ctx, one)]
     if not isinstance(one.policy.summarizer, LlmSummarizer):
         return [_result(ctx, one)] if await _write(ctx, [one]) else []
-    run = compactions.run_of(due.key, found, one.policy, one.plan, standing=True, failures=due.failures)
+    run = compactions.run_of(ctx, due.key, found, one.policy, one.plan, standing=True)
     outcome = await summaries.attempt(ctx, run)
     ctx.meter.compacted(outcome.status, outcome.reason)
     status: Status = "applied" if outcome.status == "applied" else "unchanged"
@@ -168,14 +184,10 @@ async def _alone(ctx: Context, due: Due) -> list[Result]:
 
 
 def _decide(ctx: Context, due: Due, found: Found[Event]) -> _Decided:
-    policy = policies.standing(due.policy, ctx.default_policy)
+    policy = policies.standing(found.policy, ctx.default_policy)
     if policy is None:
-        raise InvalidRequest.at("", "no policy stands for the session here")
-    return _Decided(due=due, found=found, policy=policy, plan=compactions.plan(found, policy))
-
-
-def _settled(one: _Decided) -> Settled:
-    return Settled(key=one.due.key, created_at=one.found.created_at, turns=one.found.figures.turns)
+        raise _NoPolicy
+    return _Decided(due=due, found=found, policy=policy, plan=compactions.plan(ctx, found, policy))
 
 
 def _result(ctx: Context, one: _Decided) -> Result:
@@ -189,15 +201,8 @@ def _result(ctx: Context, one: _Decided) -> Result:
 
 async def _waiting(ctx: Context, due: Due, cause: str) -> list[Result]:
     """Let a session wait whose compaction could not even be tried."""
-    failures = due.failures + 1
     async with ctx.database.one_statement() as tx:
-        await store.wait(
-            tx,
-            due.key,
-            created_at=due.created_at,
-            failures=failures,
-            seconds=retry.pause_seconds(failures),
-        )
+        await settling.let_wait(tx, due.key, due.created_at, failures=due.failures + 1)
     return [_failed(ctx, due, cause)]
 
 

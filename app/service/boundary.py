@@ -90,7 +90,7 @@ def outline(plan: Plan, window: AnyWindow) -> Body:
     )
 
 
-def of(ctx: Context, key: UUID, created_at: datetime, plan: Plan, body: Body, *, settled_turns: int = 0) -> Boundary:
+def of(ctx: Context, key: UUID, created_at: datetime, plan: Plan, body: Body) -> Boundary:
     """Return a plan as the boundary that is written for it, on the session that was created at ``created_at``."""
     return Boundary(
         key=key,
@@ -102,7 +102,6 @@ def of(ctx: Context, key: UUID, created_at: datetime, plan: Plan, body: Body, *,
         events=plan.covered_events,
         turns=plan.covered_turns,
         tokens=plan.covered_tokens,
-        settled_turns=settled_turns,
     )
 
 

@@ -121,4 +121,5 @@ async def _cover(
         preserved=[event for event in kept if not event.is_system],
     )
     body = boundary.outline(plan, AnyWindow(rule="max_messages", size=max_messages))
-    await boundary.write(tx, boundary.of(ctx, found.key, found.session.created_at, plan, body))
+    made = boundary.of(ctx, found.key, found.session.created_at, plan, body)
+    await boundary.write(tx, replace(made, is_compaction=False))

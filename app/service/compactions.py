@@ -1,34 +1,48 @@
 """Compaction: read, decide, call, seal, write."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
 from app.domain import compaction as rules
-from app.domain.attempt import Attempt
 from app.domain.compaction import Plan, Reason, Unchanged
-from app.domain.errors import InvalidRequest, SessionExpired, SessionNotFound, SummarizerFailed, VersionConflict
+from app.domain.errors import (
+    InvalidRequest,
+    PayloadTooLarge,
+    SessionExpired,
+    SessionNotFound,
+    SummarizerFailed,
+    VersionConflict,
+)
 from app.domain.event import Event
 from app.domain.policy import LlmSummarizer, Policy, TextSummarizer
-from app.service import leases, outcomes, policies, sessions, summaries, summarizing, summary_turns, writing
+from app.service import (
+    leases,
+    outcomes,
+    policies,
+    settling,
+    summaries,
+    summarizing,
+    summary_turns,
+    writing,
+)
 from app.service.context import Context, offloaded
 from app.service.leases import Busy, Moved
 from app.service.outcomes import Outcome
 from app.service.summaries import Run
 from app.service.summary_turns import SummaryTurn
 from app.service.writing import Sealed
-from app.storage import attempts as attempt_store
-from app.storage import boundaries as store
 from app.storage import fleet as fleet_store
 from app.storage import sessions as session_store
 from app.storage import views as view_store
 from app.storage.database import Reader
-from app.storage.fleet import Settled
 from app.storage.views import Found
 from app.summarizer import turn
+from app.tokens import LONG_TEXT
 
 # Planning a view of this many events takes some tens of milliseconds, too long to hold up other requests.
 _LARGE_VIEW = 2000
+# More requests than the time allows would only be read, counted, and thrown away.
+_MOST_PARTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,47 +89,55 @@ async def _compact(ctx: Context, key: UUID, request: Request) -> Outcome:
         try:
             return await _decided(ctx, key, found, policy, request)
         except Busy:
-            await leases.joined(ctx, key)
+            reason = await leases.joined(ctx, key)
+            if reason is not None:
+                return outcomes.unchanged(rules.staying(reason, policy, found.figures.tokens), found.version)
         except Moved:
             continue
 
 
 async def _decided(ctx: Context, key: UUID, found: Found[Event], policy: Policy, request: Request) -> Outcome:
     large = found.view is not None and len(found.view.events) > _LARGE_VIEW
-    planned = await offloaded(large, plan, found, policy)
+    planned = await offloaded(large, plan, ctx, found, policy)
     if isinstance(planned, Unchanged):
         if not request.dry_run:
-            await _leave_alone(ctx, key, found, planned, standing=request.by_standing_policy)
+            await _leave_alone(ctx, key, found, policy, planned, standing=request.by_standing_policy)
         return outcomes.unchanged(planned, found.version)
     if not isinstance(policy.summarizer, LlmSummarizer):
         return await _window_or_text(ctx, key, found, planned, policy, request)
     if request.dry_run:
         return outcomes.of_plan("planned", planned, policy, version=found.version)
-    return await summaries.attempt(ctx, run_of(key, found, policy, planned, standing=request.by_standing_policy))
+    return await summaries.attempt(ctx, run_of(ctx, key, found, policy, planned, standing=request.by_standing_policy))
 
 
-def run_of(key: UUID, found: Found[Event], policy: Policy, planned: Plan, *, standing: bool, failures: int = 0) -> Run:
-    """Return a compaction by the model as ``summaries`` runs it."""
+def run_of(ctx: Context, key: UUID, found: Found[Event], policy: Policy, planned: Plan, *, standing: bool) -> Run:
+    """Return a compaction by the model as ``summaries`` runs it, of no more than it can be shown in its time."""
     assert found.view is not None  # noqa: S101 - a plan was made on it
     assert isinstance(policy.summarizer, LlmSummarizer)  # noqa: S101 - the caller has looked
+    limited = rules.limited(found.view, policy, planned, summarizing.model_of(ctx).max_input_tokens * _MOST_PARTS)
     return Run(
         key=key,
         found=found,
         view=found.view,
         policy=policy,
         how=policy.summarizer,
-        plan=planned,
-        failures=failures,
-        settles=standing,
+        plan=limited,
+        settles=standing and limited is planned,
     )
 
 
-def plan(found: Found[Event], policy: Policy) -> Plan | Unchanged:
+def plan(ctx: Context, found: Found[Event], policy: Policy) -> Plan | Unchanged:
     """Decide what a compaction of a session covers. One that was asked for on an old view has lost the race."""
     view = found.view
     if view is None or found.figures.boundary != view.boundary:
         return rules.staying(Reason.LOST_RACE, policy, found.figures.tokens)
-    return rules.plan(view, policy)
+    planned = rules.plan(view, policy)
+    if isinstance(planned, Unchanged) or not isinstance(policy.summarizer, LlmSummarizer):
+        return planned
+    if planned.covered_tokens <= summarizing.turn_tokens(ctx.tokens.text):
+        # Known before anybody is paid.
+        return rules.staying(Reason.DOES_NOT_SHRINK, policy, view.tokens)
+    return planned
 
 
 async def _read(ctx: Context, key: UUID, version: int | None) -> view_store.Found[Event]:
@@ -156,10 +178,12 @@ def _standing(ctx: Context, stored: str | None) -> Policy:
     return policy
 
 
-async def _leave_alone(ctx: Context, key: UUID, found: Found[Event], why: Unchanged, *, standing: bool) -> None:
+async def _leave_alone(
+    ctx: Context, key: UUID, found: Found[Event], policy: Policy, why: Unchanged, *, standing: bool
+) -> None:
     """Take a session that cannot be compacted now off the fleet's list, and end its wait: it was called for by hand."""
     if found.due and standing and why.reason is not Reason.LOST_RACE:
-        settled = Settled(key=key, created_at=found.created_at, turns=found.figures.turns)
+        settled = settling.of(key, found, policy, why.reason)
         async with ctx.database.one_statement() as tx:
             await fleet_store.settle(tx, [settled])
     elif found.retry_at is not None:
@@ -171,7 +195,7 @@ async def _window_or_text(
     ctx: Context, key: UUID, found: Found[Event], planned: Plan, policy: Policy, request: Request
 ) -> Outcome:
     """Run a compaction that calls nobody: a plain window, or with a summary that was brought along."""
-    summary = _brought(ctx, policy)
+    summary = await _brought(ctx, policy)
     sealed = rules.seal(planned, policy, summary.tokens if summary else None)
     if isinstance(sealed, Unchanged):
         return outcomes.unchanged(sealed, found.version)
@@ -186,38 +210,22 @@ async def _window_or_text(
             plan=sealed,
             policy=policy,
             settles=request.by_standing_policy,
+            standing=found.policy,
             summary=summary,
         ),
     )
 
 
-def _brought(ctx: Context, policy: Policy) -> SummaryTurn | None:
-    """Return the turn that tells the summary a caller brought along; none without one, and for a blank one."""
+async def _brought(ctx: Context, policy: Policy) -> SummaryTurn | None:
+    """Return the turn that tells the summary a caller brought along; none without one, and for a blank one.
+
+    Raises:
+        PayloadTooLarge: it is larger than an event may be.
+    """
     match policy.summarizer:
         case TextSummarizer(text=text) if not turn.is_blank(text):
-            return summary_turns.tell(ctx, text, text)
+            if len(text.encode()) > ctx.limits.event_bytes:
+                raise PayloadTooLarge(limit_bytes=ctx.limits.event_bytes, what="the summary")
+            return await offloaded(len(text) > LONG_TEXT, summary_turns.tell, ctx, text, text)
         case _:
             return None
-
-
-async def page(
-    ctx: Context, tenant: str, session_id: str, *, before: int | None, limit: int
-) -> tuple[Sequence[Outcome], int | None]:
-    """Return a page of the boundaries, newest first, as the outcomes they were, and where the next page begins."""
-    async with ctx.database.reading() as reader:
-        key = (await sessions.living(reader, tenant, session_id)).key
-        found = await store.page(reader, key, before=before, limit=limit + 1)
-    shown = found[:limit]
-    more = shown[-1][0].seq if len(found) > limit else None
-    return [outcomes.read_back(event.seq, event.body, told) for event, told in shown], more
-
-
-async def attempts(
-    ctx: Context, tenant: str, session_id: str, *, before: int | None, limit: int
-) -> tuple[Sequence[Attempt], int | None]:
-    """Return a page of the attempts that called the model, newest first, and where the next page begins."""
-    async with ctx.database.reading() as reader:
-        key = (await sessions.living(reader, tenant, session_id)).key
-        found = await attempt_store.page(reader, key, before=before, limit=limit + 1)
-    shown = found[:limit]
-    return shown, shown[-1].attempt_id if len(found) > limit else None

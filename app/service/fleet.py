@@ -60,13 +60,20 @@ async def compact(ctx: Context, tenant: str, asked: Asked) -> Report:
     Each is done once, whoever else does the same; one that fails waits longer each time, and stops nobody. The run
     ends in time: a session whose summary is being written then gets it all the same, after the answer.
     """
+    if any("\0" in key + value for key, value in asked.labels.items()):
+        return Report(due=0, deferred=0, remaining=0, results=())
     async with ctx.database.reading() as reader:
         before = await store.count(reader, tenant, asked.labels)
+        share = 0
+        if before.summarizing:
+            share = await store.summarizing_among_first(reader, tenant, asked.labels, asked.limit)
     run = _Run(ctx, tenant, asked)
     if before.due > before.summarizing:
-        await run.windows()
+        await run.windows(asked.limit - share)
     if before.summarizing:
         await run.summaries()
+    if share:
+        await run.windows(asked.limit)
     async with ctx.database.reading() as reader:
         after = await store.count(reader, tenant, asked.labels)
     ctx.meter.fleet(due=after.due, deferred=after.deferred)
@@ -88,9 +95,9 @@ class _Run:
     def _seconds_left(self) -> float:
         return max(0.0, self._ends - asyncio.get_running_loop().time())
 
-    async def windows(self) -> None:
-        """Compact the sessions that need no model, many at a time."""
-        while claimed := await self._claimed(summarizing=False, most=_BATCH):
+    async def windows(self, most: int) -> None:
+        """Compact sessions that need no model, many at a time, until so many have been taken in all."""
+        while claimed := await self._claimed(summarizing=False, most=min(_BATCH, most - self._taken)):
             self.results += await batches.compact(self._ctx, claimed)
 
     async def summaries(self) -> None:

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from app.domain.compaction import Reason
 from app.domain.errors import SummarizerFailed, SummarizerTimeout, Unavailable
 from app.service.context import Context
 from app.storage import attempts as store
 from app.storage.views import Found
 from app.summarizer import prompt
 
+T = TypeVar("T")
 # How often somebody who waits for another one's attempt looks whether it is over.
 _LOOK_SECONDS: Final = 0.25
 
@@ -43,21 +45,20 @@ async def begin(ctx: Context, key: UUID, found: Found[Any], model: str) -> int:
     return attempt
 
 
-async def kept(ctx: Context, attempt: int, work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work of an attempt and keep its lease meanwhile.
+async def kept(ctx: Context, attempt: int, work: Coroutine[Any, Any, T]) -> T | None:
+    """Do the work of an attempt, and keep its lease meanwhile.
 
-    False when the lease was lost, which happens when the session is deleted: the work is then stopped, for nothing can
-    come of it.
+    None when the lease was lost, for the session was deleted, or the database was away for so long that somebody else
+    has it now. The work is then stopped.
     """
     task = asyncio.ensure_future(work)
     try:
         while True:
             done, _ = await asyncio.wait({task}, timeout=store.RENEWAL_SECONDS)
             if done:
-                await task
-                return True
+                return await task
             if not await _renewed(ctx, attempt):
-                return False
+                return None
     finally:
         if not task.done():
             task.cancel()
@@ -73,11 +74,14 @@ async def _renewed(ctx: Context, attempt: int) -> bool:
         return True
 
 
-async def joined(ctx: Context, key: UUID) -> None:
-    """Wait until the attempt of somebody else, which was running a moment ago, is over.
+async def joined(ctx: Context, key: UUID) -> Reason | None:
+    """Wait until the attempt of somebody else, which was running a moment ago, is over, and share what came of it.
+
+    Returns why it wrote nothing, which holds for everybody who waited for it: nobody pays again. None when it wrote, or
+    never ended: then the session is looked at anew.
 
     Raises:
-        SummarizerFailed, SummarizerTimeout: it failed, and so did everybody who waited for it: nobody pays again.
+        SummarizerFailed, SummarizerTimeout: it failed.
     """
     async with ctx.database.reading() as reader:
         awaited = await store.newest(reader, key)
@@ -86,7 +90,11 @@ async def joined(ctx: Context, key: UUID) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         async with ctx.database.reading() as reader:
             found = await store.newest(reader, key)
-    if found is None or awaited is None or found.attempt_id != awaited.attempt_id or found.status != "failed":
-        return
-    told = "another caller's attempt, which this one waited for, has failed"
-    raise SummarizerTimeout(told) if found.error == "timeout" else SummarizerFailed(found.error or "failed", told)
+    if found is None or awaited is None or found.attempt_id != awaited.attempt_id:
+        return None
+    if found.status == "failed":
+        told = "another caller's attempt, which this one waited for, has failed"
+        raise SummarizerTimeout(told) if found.error == "timeout" else SummarizerFailed(found.error or "failed", told)
+    if found.status != "unchanged" or found.reason in {None, Reason.LOST_RACE}:
+        return None
+    return Reason(str(found.reason))

@@ -87,7 +87,7 @@ def read_back(seq: int, text: str, told: Told | None) -> Outcome:
         pinned=tuple(body.pinned),
         preserved=Ranges.joined(body.preserved),
         preserved_events=body.events.preserved,
-        summary=turn.text_of(content_of(told.body), facts_of(told.metadata)) if told is not None else None,
+        summary=turn.text_of(content_of(told.body), facts_of(told.metadata)[1]) if told is not None else None,
         tokens=Tokens(body.tokens.before, body.tokens.after),
         over_budget=body.over_budget,
     )
@@ -99,7 +99,11 @@ def content_of(message: str) -> str:
     return content
 
 
-def facts_of(metadata: str) -> tuple[str, ...]:
-    """Return the ledger that a summary carries, from its event's metadata; none when it was brought along."""
+def facts_of(metadata: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ledger that a summary carries on, and the newest part of it that it tells, from its event's metadata.
+
+    Both are empty when the summary was brought along.
+    """
     known: dict[str, Any] = msgspec.json.decode(metadata)
-    return tuple(known.get("ledger", ()))
+    carried = tuple(known.get("ledger", ()))
+    return carried, carried[len(carried) - known["facts"]["told"] :] if carried else ()

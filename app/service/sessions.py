@@ -93,18 +93,18 @@ def _row(ctx: Context, new: NewSession) -> dict[str, Any]:
         "metadata": new.metadata,
         "labels": _labels(ctx, new.metadata),
         "policy": new.policy,
-        "standing": _standing(ctx, new.policy),
+        "standing": _standing(new.policy),
     }
 
 
-def _standing(ctx: Context, policy: str | None) -> Standing:
-    """Check a session's own policy, and return what it or, without one, the server's comes to.
+def _standing(policy: str | None) -> Standing:
+    """Check a session's own policy, and return what it comes to; without one the server's stands for the session.
 
     Raises:
         InvalidRequest: below ``/policy``.
     """
     if policy is None:
-        return standing(ctx.default_policy)
+        return NO_POLICY
     own = policies.parse(policy)
     try:
         policies.check_standing(own)
@@ -186,7 +186,7 @@ async def change(ctx: Context, tenant: str, session_id: str, wanted: Change) -> 
             "labels": _labels(ctx, metadata),
             "policy": policy,
             "other_policy": wanted.policy != "same",
-            "standing": NO_POLICY if wanted.policy == "same" else _standing(ctx, policy),
+            "standing": NO_POLICY if wanted.policy == "same" else _standing(policy),
             "keep_expiry": wanted.ttl_seconds == "same",
             "ttl_seconds": None if wanted.ttl_seconds == "same" else wanted.ttl_seconds,
         }

@@ -1,7 +1,7 @@
 """Have the model write a summary of what a compaction covers, part by part when it is long (rules 28, 29 and 31)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -12,9 +12,10 @@ from app.domain.event import StoredEvent
 from app.domain.policy import LlmSummarizer
 from app.formats import text
 from app.service import outcomes
-from app.service.context import Context, Summarizing
+from app.service.context import Context, Summarizing, offloaded
 from app.summarizer import folding, ledger, prompt, turn
 from app.summarizer.folding import Chunk, Entry
+from app.tokens import LONG_TEXT, MESSAGE_TOKENS
 
 # A provider counts a few tokens for each message and for what its own tokenizer sees otherwise.
 _MARGIN: Final = 50
@@ -57,10 +58,10 @@ class Progress:
 def story_of(events: Sequence[StoredEvent]) -> Story:
     """Tell the events that a compaction covers; system messages are no part of the story."""
     told = [
-        (turn.text_of(outcomes.content_of(event.body), facts), facts)
+        (turn.text_of(outcomes.content_of(event.body), shown), carried)
         for event in events
         if event.synthetic and event.role == "assistant"
-        for facts in [outcomes.facts_of(event.metadata)]
+        for carried, shown in [outcomes.facts_of(event.metadata)]
     ]
     spoken = [event for event in events if not event.synthetic and not event.is_system]
     return Story(
@@ -76,11 +77,15 @@ def story_of(events: Sequence[StoredEvent]) -> Story:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A summary to be written: of which events, how, and how many tokens of the view it takes the place of."""
+    """A summary to be written: of which events, how, and how many tokens of the view it takes the place of.
+
+    ``fits`` says that the whole turn that tells it may have no more tokens than ``how`` allows the summary.
+    """
 
     events: Sequence[StoredEvent]
     how: LlmSummarizer
     worth: int
+    fits: bool = False
 
 
 def model_of(ctx: Context) -> Summarizing:
@@ -108,7 +113,7 @@ async def write(ctx: Context, summarizing: Summarizing, order: Order, progress: 
     """
     deadline = asyncio.get_running_loop().time() + summarizing.seconds
     progress.story = await to_thread.run_sync(story_of, order.events)
-    earlier, parts, most = await to_thread.run_sync(_parts, ctx, summarizing, progress.story, order.how)
+    earlier, parts, most = await to_thread.run_sync(_parts, ctx, summarizing, progress.story, order)
     for part in parts:
         asked = prompt.prompt(
             earlier=earlier, entries=part.entries, instructions=order.how.instructions, max_tokens=most
@@ -120,16 +125,14 @@ async def write(ctx: Context, summarizing: Summarizing, order: Order, progress: 
             progress.paid(*error.tokens)
             raise
         progress.paid(answer.input_tokens or 0, answer.output_tokens or 0)
-        size = ctx.tokens.text(answer.text)
+        size = await offloaded(len(answer.text) > LONG_TEXT, ctx.tokens.text, answer.text)
         if size > most and (part is not parts[-1] or size < order.worth):
             raise SummarizerFailed("too-long", f"the summary has {size} tokens, and {most} are allowed")
         earlier = progress.text = answer.text
         progress.shown = part.last_seq
 
 
-def _parts(
-    ctx: Context, summarizing: Summarizing, story: Story, how: LlmSummarizer
-) -> tuple[str | None, list[Chunk], int]:
+def _parts(ctx: Context, summarizing: Summarizing, story: Story, order: Order) -> tuple[str | None, list[Chunk], int]:
     """Cut the story into parts of which each fits a request together with the summary so far.
 
     Returns the earlier summary, the parts, and how many tokens an answer may have: no more than half of what a request
@@ -140,7 +143,10 @@ def _parts(
         SummarizerFailed: the instructions leave no room.
     """
     count = ctx.tokens.text
+    how = order.how
     most = min(how.max_tokens or summarizing.max_tokens, summarizing.max_tokens)
+    if order.fits and how.max_tokens is not None:
+        most = min(most, max(how.max_tokens - turn_tokens(count), how.max_tokens // 2))
     empty = prompt.scaffold(instructions=how.instructions, max_tokens=most, with_earlier=True)
     left = summarizing.max_input_tokens - count(empty.system) - count(empty.user) - _MARGIN
     if left < 2 * folding.LEAST_ROOM:
@@ -151,3 +157,11 @@ def _parts(
         earlier = folding.shortened(prompt.quoted(story.earlier), count=count, room=left // 2)
         first_room = left - count(earlier)
     return earlier, folding.chunks(story.entries, count=count, first_room=first_room, room=left - most), most
+
+
+def turn_tokens(count: Callable[[str], int]) -> int:
+    """Count what a summary turn has beside the summary: the question, the label, and what each message costs.
+
+    What is no larger than that cannot get smaller by a summary, whatever it says.
+    """
+    return count(turn.QUESTION) + count(turn.told("", ())) + 2 * (MESSAGE_TOKENS + 1)

@@ -77,9 +77,11 @@ async def by_model(ctx: Context, policy: Policy, how: LlmSummarizer, plan: Plan,
     if policy.window.rule is Rule.TOKEN_BUDGET and how.max_tokens is not None:
         # The whole new view is to fit the budget (rule 17).
         cap = min(cap, max(0, policy.window.size - plan.tokens.after - bare.tokens))
-    kept = ledger.within(facts, count=ctx.tokens.text, cap=cap)
-    if not facts:
+    kept = ledger.within(facts, count=ctx.tokens.text, cap=ledger.CAP_TOKENS)
+    if not kept:
         return bare
-    # What the ledger had no room for is counted, so that nothing is lost in silence.
-    known = {**known, "facts": {"kept": len(kept), "dropped": len(facts) - len(kept)}}
-    return tell(ctx, text, turn.told(text, kept), known=known, ledger=kept)
+    # One tight view is no reason to forget: what it has no room for is carried on, and what the ledger has none for is
+    # at least counted.
+    told = ledger.within(kept, count=ctx.tokens.text, cap=cap)
+    known = {**known, "facts": {"told": len(told), "kept": len(kept), "dropped": len(facts) - len(kept)}}
+    return tell(ctx, text, turn.told(text, told), known=known, ledger=kept)

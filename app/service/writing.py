@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from app.domain import compaction as rules
-from app.domain.compaction import Plan, Reason
+from app.domain.compaction import NEVER_SETTLED, Left, Plan, Reason
 from app.domain.errors import SessionExpired, SessionNotFound
 from app.domain.event import Draft
 from app.domain.policy import Policy
@@ -24,8 +24,9 @@ from app.storage.attempts import Ending
 class Sealed:
     """A compaction about to be written, planned on the session that was created at ``created_at``.
 
-    ``attempt`` is the one that ends with it, and how. ``settles`` says that it is what the policy that stands for the
-    session comes to, so that the session is left alone until its next turn.
+    ``attempt`` is the one that ends with it, and how. ``standing`` is the session's own policy as JSON text when it is
+    all that the policy which stands for the session comes to, so that it is left alone until it has grown; ``settles``
+    says so.
     """
 
     key: UUID
@@ -33,6 +34,7 @@ class Sealed:
     plan: Plan
     policy: Policy
     settles: bool
+    standing: str | None = None
     summary: SummaryTurn | None = None
     attempt: tuple[int, Ending] | None = None
 
@@ -62,8 +64,8 @@ async def write(ctx: Context, sealed: Sealed) -> Outcome:
         written: Sequence[Draft] = summary.written_at(seq) if summary else ()
         seqs = tuple(seq + at for at in range(1, len(written) + 1))
         body = boundary.describe(plan, sealed.policy, summary=seqs)
-        settled = plan.preserved_turns if sealed.settles else 0
-        await boundary.write(tx, boundary.of(ctx, sealed.key, sealed.created_at, plan, body, settled_turns=settled))
+        made = boundary.of(ctx, sealed.key, sealed.created_at, plan, body)
+        await boundary.write(tx, replace(made, policy=sealed.standing, rests=_rests(sealed, len(written))))
         if written:
             await event_store.append(tx, sealed.key, written, expected_version=None)
         if sealed.attempt is not None:
@@ -76,3 +78,10 @@ async def write(ctx: Context, sealed: Sealed) -> Outcome:
         seq=seq,
         summary=summary.text if summary else None,
     )
+
+
+def _rests(sealed: Sealed, written: int) -> Left:
+    if not sealed.settles:
+        return NEVER_SETTLED
+    left = sealed.plan.left
+    return rules.resting(sealed.policy, Left(turns=left.turns, events=left.events + written))

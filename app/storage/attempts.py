@@ -28,14 +28,21 @@ class Ending:
 
 
 async def begin(tx: Writer, key: UUID, new: dict[str, Any]) -> int | None:
-    """Begin an attempt and return its id; None while another one is running, or when there is no such session.
+    """Begin an attempt and return its id; None while another one is running, or when the session is gone.
 
     ``new`` has created_at, version, boundary, model and prompt. An attempt whose holder is dead is ended first.
     """
+    # The session first, as whoever deletes it does: the other way round they would wait for each other.
+    if await tx.first(_HOLD, {"key": key, "created_at": new["created_at"]}) is None:
+        return None
     await tx.run(_BURY, {"key": key})
     row = await tx.first(_BEGIN, {**new, "key": key, "seconds": LEASE_SECONDS})
     return row.attempt_id if row else None
 
+
+_HOLD: Final = text(
+    "SELECT true AS held FROM sessions WHERE session_key = :key AND created_at = :created_at FOR KEY SHARE"
+)
 
 _BURY: Final = text("""
     UPDATE compaction_attempts SET status = 'abandoned', ended_at = now(), error = 'holder-died'
@@ -44,9 +51,7 @@ _BURY: Final = text("""
 
 _BEGIN: Final = text("""
     INSERT INTO compaction_attempts (session_key, alive_until, version, boundary, model, prompt)
-    SELECT session_key, now() + make_interval(secs => :seconds), :version, :boundary, :model, :prompt
-      FROM sessions
-     WHERE session_key = :key AND created_at = :created_at
+    VALUES (:key, now() + make_interval(secs => :seconds), :version, :boundary, :model, :prompt)
     ON CONFLICT (session_key) WHERE status = 'running' DO NOTHING
     RETURNING attempt_id
 """)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from app.domain.compaction import NEVER_SETTLED, Left
 from app.domain.event import StoredEvent
 from app.domain.ranges import Ranges
 from app.storage import rows
@@ -19,8 +20,8 @@ class Boundary:
     """A boundary about to be written, planned on a view of the session that was created at ``created_at``.
 
     ``stands_on`` is the boundary before it. ``events``, ``turns`` and ``tokens`` are what leaves the session's view
-    with it. ``settled_turns`` is how many turns the policy that stands for the session leaves in the view, 0 when it
-    was not that policy's work.
+    with it. ``rests`` says when ``policy`` is to look at the view again, when it is what stands for the session still.
+    ``is_compaction`` is False for a chat memory's eviction, which ends no wait after a failure.
     """
 
     key: UUID
@@ -32,11 +33,13 @@ class Boundary:
     events: int
     turns: int
     tokens: int
-    settled_turns: int = 0
+    policy: str | None = None
+    rests: Left = NEVER_SETTLED
+    is_compaction: bool = True
 
 
 async def write(writer: Writer, boundaries: Sequence[Boundary]) -> dict[UUID, int]:
-    """Append boundaries of different sessions, in one statement, and take what they cover off the views' figures.
+    """Append boundaries, each of another session, in one statement, and take what they cover off the views' figures.
 
     Returns the seqs by session. A session is missing there, and untouched, when another boundary was written since the
     plan was made, when it has expired or is gone, or when another one has its id now.
@@ -53,7 +56,10 @@ async def write(writer: Writer, boundaries: Sequence[Boundary]) -> dict[UUID, in
             "events": [one.events for one in boundaries],
             "turns": [one.turns for one in boundaries],
             "tokens": [one.tokens for one in boundaries],
-            "settled": [one.settled_turns for one in boundaries],
+            "policies": [one.policy for one in boundaries],
+            "rest_turns": [one.rests.turns for one in boundaries],
+            "rest_events": [one.rests.events for one in boundaries],
+            "compactions": [one.is_compaction for one in boundaries],
         },
     )
     return {row.session_key: row.version for row in rows_written}
@@ -66,8 +72,10 @@ _WRITE: Final = text("""
         SELECT * FROM unnest(CAST(:keys AS uuid[]), CAST(:created AS timestamptz[]), CAST(:stand_on AS bigint[]),
                              CAST(:event_ids AS text[]), CAST(:bodies AS text[]), CAST(:covered AS text[]),
                              CAST(:events AS bigint[]), CAST(:turns AS bigint[]), CAST(:tokens AS bigint[]),
-                             CAST(:settled AS bigint[]))
-               AS w (session_key, created_at, stands_on, event_id, body, covered, events, turns, tokens, settled)
+                             CAST(:policies AS text[]), CAST(:rest_turns AS bigint[]), CAST(:rest_events AS bigint[]),
+                             CAST(:compactions AS boolean[]))
+               AS w (session_key, created_at, stands_on, event_id, body, covered, events, turns, tokens,
+                     policy, rest_turns, rest_events, is_compaction)
     ), locked AS MATERIALIZED (
         SELECT session_key FROM sessions WHERE session_key = ANY(CAST(:keys AS uuid[]))
          ORDER BY session_key
@@ -79,10 +87,11 @@ _WRITE: Final = text("""
                view_events = s.view_events - w.events,
                view_turns = s.view_turns - w.turns,
                view_tokens = s.view_tokens - w.tokens,
-               settled_turns = w.settled,
-               failures = 0,
-               retry_at = NULL,
-               claimed_until = NULL
+               settled_turns = CASE WHEN s.policy::text IS NOT DISTINCT FROM w.policy THEN w.rest_turns ELSE 0 END,
+               settled_events = CASE WHEN s.policy::text IS NOT DISTINCT FROM w.policy THEN w.rest_events ELSE 0 END,
+               failures = CASE WHEN w.is_compaction THEN 0 ELSE s.failures END,
+               retry_at = CASE WHEN w.is_compaction THEN NULL ELSE s.retry_at END,
+               claimed_until = CASE WHEN w.is_compaction THEN NULL ELSE s.claimed_until END
           FROM wanted w JOIN locked USING (session_key)
          WHERE s.session_key = w.session_key
            AND s.created_at = w.created_at

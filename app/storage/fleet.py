@@ -9,6 +9,7 @@ from uuid import UUID
 import msgspec
 from sqlalchemy import text
 
+from app.domain.compaction import Left
 from app.domain.policy import Standing
 from app.domain.session import Count, Due, ViewFigures
 from app.storage.database import Reader, Row, Writer
@@ -45,12 +46,16 @@ async def claim(
 
 
 _CLAIM: Final = text(f"""
+    WITH free AS MATERIALIZED (
+        SELECT session_key AS free_key FROM sessions
+         WHERE {_DUE} AND summarizes = :summarizing AND {_FREE}
+         ORDER BY view_tokens DESC
+         LIMIT :limit
+           FOR NO KEY UPDATE SKIP LOCKED
+    )
     UPDATE sessions SET claimed_until = now() + make_interval(secs => :seconds)
-     WHERE session_key IN (SELECT session_key FROM sessions
-                            WHERE {_DUE} AND summarizes = :summarizing AND {_FREE}
-                            ORDER BY view_tokens DESC
-                            LIMIT :limit
-                              FOR NO KEY UPDATE SKIP LOCKED)
+      FROM free
+     WHERE session_key = free_key
     RETURNING {_COLUMNS}
 """)  # noqa: S608 - constants only
 
@@ -63,6 +68,17 @@ async def due(reader: Reader, tenant: str, labels: Mapping[str, str], limit: int
 _LIST: Final = text(
     f"SELECT {_COLUMNS} FROM sessions WHERE {_DUE} AND {_FREE} ORDER BY view_tokens DESC LIMIT :limit"  # noqa: S608
 )
+
+
+async def summarizing_among_first(reader: Reader, tenant: str, labels: Mapping[str, str], limit: int) -> int:
+    """Return how many of the first ``limit`` due sessions, most tokens first, have a policy that calls a model."""
+    return int((await reader.one(_AMONG_FIRST, {**_parameters(tenant, labels), "limit": limit})).summarizing)
+
+
+_AMONG_FIRST: Final = text(f"""
+    SELECT count(*) FILTER (WHERE summarizes) AS summarizing
+      FROM (SELECT summarizes FROM sessions WHERE {_DUE} AND {_FREE} ORDER BY view_tokens DESC LIMIT :limit) AS first
+""")  # noqa: S608
 
 
 async def count(reader: Reader, tenant: str, labels: Mapping[str, str]) -> Count:
@@ -88,42 +104,56 @@ _RELEASE: Final = text("UPDATE sessions SET claimed_until = NULL WHERE session_k
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """A session whose standing policy can make its view of so many turns no smaller."""
+    """A session whose standing policy can do nothing now, seen with this boundary and this policy of its own."""
 
     key: UUID
     created_at: datetime
-    turns: int
+    boundary: int | None
+    policy: str | None
+    rests: Left
 
 
 async def settle(writer: Writer, sessions: Sequence[Settled]) -> None:
-    """Leave sessions alone until they grow by a turn, and end their wait after failures."""
+    """Leave sessions alone until they have grown, and end their wait after failures.
+
+    One that was compacted since, or has another policy now, is given back and no more.
+    """
     await writer.run(
         _SETTLE,
         {
             "keys": [one.key for one in sessions],
             "created": [one.created_at for one in sessions],
-            "turns": [one.turns for one in sessions],
+            "boundaries": [one.boundary for one in sessions],
+            "policies": [one.policy for one in sessions],
+            "turns": [one.rests.turns for one in sessions],
+            "events": [one.rests.events for one in sessions],
         },
     )
 
 
 _SETTLE: Final = text("""
     WITH wanted AS MATERIALIZED (
-        SELECT * FROM unnest(CAST(:keys AS uuid[]), CAST(:created AS timestamptz[]), CAST(:turns AS bigint[]))
-               AS w (session_key, created_at, turns)
+        SELECT * FROM unnest(CAST(:keys AS uuid[]), CAST(:created AS timestamptz[]), CAST(:boundaries AS bigint[]),
+                             CAST(:policies AS text[]), CAST(:turns AS bigint[]), CAST(:events AS bigint[]))
+               AS w (session_key, created_at, boundary, policy, turns, events)
     ), locked AS MATERIALIZED (
         SELECT session_key FROM sessions WHERE session_key = ANY(CAST(:keys AS uuid[]))
          ORDER BY session_key
            FOR NO KEY UPDATE
     )
-    UPDATE sessions s SET settled_turns = w.turns, failures = 0, retry_at = NULL, claimed_until = NULL
+    UPDATE sessions s
+       SET settled_turns = CASE WHEN (s.boundary, s.policy::text) IS NOT DISTINCT FROM (w.boundary, w.policy)
+                               THEN w.turns ELSE s.settled_turns END,
+           settled_events = CASE WHEN (s.boundary, s.policy::text) IS NOT DISTINCT FROM (w.boundary, w.policy)
+                                THEN w.events ELSE s.settled_events END,
+           failures = 0, retry_at = NULL, claimed_until = NULL
       FROM wanted w JOIN locked USING (session_key)
      WHERE s.session_key = w.session_key AND s.created_at = w.created_at
 """)
 
 
 async def wait(writer: Writer, key: UUID, *, created_at: datetime, failures: int, seconds: int) -> None:
-    """Let a session wait after its compaction failed, for the so manieth time in a row."""
+    """Let a session wait after its compaction failed, ``failures`` in a row with this one."""
     await writer.run(_WAIT, {"key": key, "created_at": created_at, "failures": failures, "seconds": seconds})
 
 
@@ -143,34 +173,45 @@ async def resume(writer: Writer, key: UUID) -> None:
 _RESUME: Final = text("UPDATE sessions SET failures = 0, retry_at = NULL WHERE session_key = :key")
 
 
-async def set_default(tx: Writer, standing: Standing) -> None:
-    """Make the sessions without a policy follow the server's default one; nothing is done when they do already.
+async def set_default(tx: Writer, standing: Standing, policy: str | None) -> None:
+    """Remember the server's default policy; sessions that are made without one follow it from now on.
 
-    Replicas that start together queue up here. When their settings differ, the last one's hold.
+    Of servers with different settings the last one's hold.
     """
-    given = standing_columns(standing)
-    if await tx.run(_REMEMBER, given):
-        await tx.patiently(_FOLLOW, given)
+    await tx.run(_REMEMBER, {**standing_columns(standing), "policy": policy})
 
 
 _REMEMBER: Final = text("""
-    INSERT INTO default_marks (marks, summarizes) VALUES (CAST(:marks AS bigint[]), :summarizes)
-    ON CONFLICT (only_row) DO UPDATE SET marks = excluded.marks, summarizes = excluded.summarizes
-     WHERE (default_marks.marks, default_marks.summarizes) IS DISTINCT FROM (excluded.marks, excluded.summarizes)
+    INSERT INTO default_policy (policy, marks, summarizes) VALUES (:policy, CAST(:marks AS bigint[]), :summarizes)
+    ON CONFLICT (only_row) DO UPDATE
+       SET policy = excluded.policy, marks = excluded.marks, summarizes = excluded.summarizes
+     WHERE (default_policy.policy, default_policy.marks, default_policy.summarizes)
+           IS DISTINCT FROM (excluded.policy, excluded.marks, excluded.summarizes)
 """)
 
+
+async def follow(writer: Writer, limit: int) -> int:
+    """Make up to ``limit`` sessions without a policy follow the server's default, and return how many did not yet."""
+    return int((await writer.patiently(_FOLLOW, {"limit": limit})).following)
+
+
+# Some at a time, for an append to one of them waits meanwhile; what others hold is passed by, and done by their next
+# server's start at the latest.
 _FOLLOW: Final = text("""
-    WITH locked AS MATERIALIZED (
-        SELECT session_key FROM sessions
-         WHERE policy IS NULL AND (marks, summarizes) IS DISTINCT FROM (CAST(:marks AS bigint[]), :summarizes)
-         ORDER BY session_key
-           FOR NO KEY UPDATE
+    WITH stale AS MATERIALIZED (
+        SELECT s.session_key, d.marks, d.summarizes
+          FROM sessions s, default_policy d
+         WHERE s.policy IS NULL AND (s.marks, s.summarizes) IS DISTINCT FROM (d.marks, d.summarizes)
+         ORDER BY s.session_key
+         LIMIT :limit
+           FOR NO KEY UPDATE OF s SKIP LOCKED
     ), following AS (
-        UPDATE sessions SET marks = CAST(:marks AS bigint[]), summarizes = :summarizes, settled_turns = 0
-         WHERE session_key IN (SELECT session_key FROM locked) AND policy IS NULL
+        UPDATE sessions s SET marks = stale.marks, summarizes = stale.summarizes, settled_turns = 0, settled_events = 0
+          FROM stale
+         WHERE s.session_key = stale.session_key
         RETURNING 1
     )
-    SELECT count(*) AS count FROM following
+    SELECT count(*) AS following FROM following
 """)
 
 

@@ -36,7 +36,8 @@ _LARGEST: Final = 2**63 - 1
 
 _COLUMNS: Final = """
     session_key, session_id, created_at, expires_at, metadata::text AS metadata, policy::text AS policy,
-    version, boundary, view_events, view_turns, view_tokens, retry_at, coalesce(expires_at <= now(), false) AS expired
+    version, boundary, view_events, view_turns, view_tokens,
+    CASE WHEN retry_at > now() THEN retry_at END AS retry_at, coalesce(expires_at <= now(), false) AS expired
 """
 
 
@@ -75,8 +76,8 @@ _LOCK: Final = text(f"SELECT {_COLUMNS} FROM sessions WHERE session_key = :key F
 async def create(writer: Writer, tenant: str, new: Mapping[str, Any]) -> Found | None:
     """Create a session; None when its id is taken, even by one that has expired.
 
-    ``new`` has session_id, metadata (JSON text), labels (a dict), policy (JSON text or None), standing (what that or
-    the server's policy comes to) and ttl_seconds (None: it never expires).
+    ``new`` has session_id, metadata (JSON text), labels (a dict), policy (JSON text, or None: the server's stands for
+    it), standing (what that policy comes to) and ttl_seconds (None: it never expires).
     """
     key = key_of(tenant, new["session_id"])
     row = await writer.first(_CREATE, {**_row(new), "key": key, "tenant": tenant})
@@ -86,8 +87,11 @@ async def create(writer: Writer, tenant: str, new: Mapping[str, Any]) -> Found |
 _CREATE: Final = text(f"""
     INSERT INTO sessions (session_key, tenant, session_id, expires_at, metadata, labels, policy, marks, summarizes)
     VALUES (:key, :tenant, :session_id, now() + make_interval(secs => CAST(:ttl_seconds AS double precision)),
-            CAST(:metadata AS json), CAST(:labels AS jsonb), CAST(:policy AS json),
-            CAST(:marks AS bigint[]), :summarizes)
+            CAST(:metadata AS json), CAST(:labels AS jsonb), CAST(CAST(:policy AS text) AS json),
+            CASE WHEN CAST(:policy AS text) IS NULL THEN (SELECT marks FROM default_policy)
+                 ELSE CAST(:marks AS bigint[]) END,
+            CASE WHEN CAST(:policy AS text) IS NULL THEN coalesce((SELECT summarizes FROM default_policy), false)
+                 ELSE :summarizes END)
     ON CONFLICT ON CONSTRAINT pk_sessions DO NOTHING
     RETURNING {_COLUMNS}
 """)  # noqa: S608
@@ -117,10 +121,17 @@ def standing_columns(standing: Standing) -> dict[str, Any]:
 
 _CHANGE: Final = text(f"""
     UPDATE sessions
-       SET metadata = CAST(:metadata AS json), labels = CAST(:labels AS jsonb), policy = CAST(:policy AS json),
-           marks = CASE WHEN :other_policy THEN CAST(:marks AS bigint[]) ELSE marks END,
-           summarizes = CASE WHEN :other_policy THEN :summarizes ELSE summarizes END,
+       SET metadata = CAST(:metadata AS json), labels = CAST(:labels AS jsonb),
+           policy = CAST(CAST(:policy AS text) AS json),
+           marks = CASE WHEN NOT :other_policy THEN marks
+                        WHEN CAST(:policy AS text) IS NULL THEN (SELECT d.marks FROM default_policy d)
+                        ELSE CAST(:marks AS bigint[]) END,
+           summarizes = CASE WHEN NOT :other_policy THEN summarizes
+                             WHEN CAST(:policy AS text) IS NULL
+                             THEN coalesce((SELECT d.summarizes FROM default_policy d), false)
+                             ELSE :summarizes END,
            settled_turns = CASE WHEN :other_policy THEN 0 ELSE settled_turns END,
+           settled_events = CASE WHEN :other_policy THEN 0 ELSE settled_events END,
            failures = CASE WHEN :other_policy THEN 0 ELSE failures END,
            retry_at = CASE WHEN :other_policy THEN NULL ELSE retry_at END,
            expires_at = CASE WHEN :keep_expiry THEN expires_at
@@ -199,7 +210,8 @@ def _page(filtered: bool, after: bool) -> Select[Any]:  # noqa: FBT001
         select(
             s.session_key, s.session_id, s.created_at, s.expires_at,
             cast(s.metadata, Text).label("metadata"), cast(s.policy, Text).label("policy"),
-            s.version, s.boundary, s.view_events, s.view_turns, s.view_tokens, s.retry_at, text("false AS expired"),
+            s.version, s.boundary, s.view_events, s.view_turns, s.view_tokens,
+            text("CASE WHEN retry_at > now() THEN retry_at END AS retry_at"), text("false AS expired"),
         )
         .where(s.tenant == bindparam("tenant", type_=Text), or_(s.expires_at.is_(None), s.expires_at > func.now()))
         .order_by(s.created_at, s.session_key)

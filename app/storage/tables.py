@@ -26,6 +26,7 @@ sessions: Final = Table(
     Column("marks", ARRAY(BigInteger)),
     Column("summarizes", Boolean),
     Column("settled_turns", BigInteger),
+    Column("settled_events", BigInteger),
     Column("failures", Integer),
     Column("retry_at", DateTime(timezone=True)),
     Column("claimed_until", DateTime(timezone=True)),

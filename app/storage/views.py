@@ -34,6 +34,7 @@ class Found(Generic[E]):
     figures: ViewFigures
     policy: str | None
     retry_at: datetime | None
+    failures: int
     due: bool
     view: View[E] | None
 
@@ -67,7 +68,7 @@ def _statement(columns: Mapping[str, str]) -> TextClause:
     return text(f"""
         WITH session AS (
             SELECT session_key, created_at, version AS newest, boundary, view_events, view_turns, view_tokens,
-                   policy::text AS policy, retry_at, due, coalesce(expires_at <= now(), false) AS expired,
+                   policy::text AS policy, retry_at, failures, due, coalesce(expires_at <= now(), false) AS expired,
                    coalesce(CAST(:at AS bigint), version) AS wanted
               FROM sessions
              WHERE session_key = :key
@@ -87,7 +88,7 @@ def _statement(columns: Mapping[str, str]) -> TextClause:
               FROM asked
         )
         SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
-               c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
+               c.failures, c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
           FROM compacted c
          CROSS JOIN LATERAL ({_visible(columns, ":key", "NOT c.is_known")}) AS visible
     """)  # noqa: S608 - the columns are constants
@@ -126,7 +127,7 @@ async def skeletons(reader: Reader, keys: Sequence[UUID]) -> dict[UUID, Found[Ev
 _SKELETONS: Final = text(f"""
     WITH compacted AS MATERIALIZED (
         SELECT s.session_key AS key, s.created_at, s.version AS newest, s.boundary, s.view_events, s.view_turns,
-               s.view_tokens, s.policy::text AS policy, s.retry_at, s.due,
+               s.view_tokens, s.policy::text AS policy, s.retry_at, s.failures, s.due,
                coalesce(s.expires_at <= now(), false) AS expired, s.version AS wanted, false AS is_known,
                s.boundary AS stands_on, b.covered AS coverage
           FROM sessions s
@@ -134,7 +135,7 @@ _SKELETONS: Final = text(f"""
          WHERE s.session_key = ANY(CAST(:keys AS uuid[]))
     )
     SELECT c.key, c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
-           c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
+           c.failures, c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, visible.*
       FROM compacted c
      CROSS JOIN LATERAL ({_visible(rows.SKELETON_COLUMNS, "c.key", "true")}) AS visible
 """)  # noqa: S608
@@ -155,6 +156,7 @@ def _found(session: Row, events_of: Callable[[Row], Iterable[E]]) -> Found[E]:
         read=session.wanted,
         policy=session.policy,
         retry_at=session.retry_at,
+        failures=session.failures,
         due=session.due,
         figures=ViewFigures(
             events=session.view_events,

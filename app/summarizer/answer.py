@@ -77,7 +77,7 @@ def unreadable(why: str) -> SummarizerFailed:
 
 def tokens(value: object) -> int | None:
     """Return a reported number of tokens, or None for what is no number of tokens: it must not cost the summary."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31 else None
 
 
 def _check_stop(raw: Raw, stop: str) -> None:

@@ -12,9 +12,10 @@ ALTER TABLE sessions
     ADD COLUMN marks         bigint[],
     -- Whether that policy calls a model, for those sessions are taken one by one and the others many at a time.
     ADD COLUMN summarizes    boolean NOT NULL DEFAULT false,
-    -- How many turns the view had when a compaction by that policy could make it no smaller: only a further turn can
-    -- change that, so until then the session is not picked again.
-    ADD COLUMN settled_turns bigint NOT NULL DEFAULT 0,
+    -- What the view had when that policy could make it no smaller. Where only a further turn can change that, turns:
+    -- until then the session is not picked again. Else events, for a turn that grows may push another one out.
+    ADD COLUMN settled_turns  bigint NOT NULL DEFAULT 0,
+    ADD COLUMN settled_events bigint NOT NULL DEFAULT 0,
     -- Compactions that failed in a row, and until when the session waits after the last one.
     ADD COLUMN failures      integer NOT NULL DEFAULT 0,
     ADD COLUMN retry_at      timestamptz,
@@ -36,7 +37,7 @@ UPDATE sessions SET marks = '{0,0}', summarizes = policy::text LIKE '%"llm"%' WH
 DUE = """
 ALTER TABLE sessions
     ADD COLUMN due boolean NOT NULL GENERATED ALWAYS AS (
-        view_turns > settled_turns
+        view_turns > settled_turns AND view_events > settled_events
         AND coalesce(marks[1] <= view_turns AND marks[2] <= view_tokens
                   OR marks[3] <= view_turns AND marks[4] <= view_tokens
                   OR marks[5] <= view_turns AND marks[6] <= view_tokens
@@ -46,14 +47,15 @@ ALTER TABLE sessions
 
 DUE_INDEX = "CREATE INDEX ix_sessions_due ON sessions (tenant) WHERE due"
 
-# The marks that sessions without a policy have, to see when the server's default policy becomes another one.
-DEFAULT_MARKS = """
-CREATE TABLE default_marks (
+# The server's default policy, for the sessions that have none.
+DEFAULT_POLICY = """
+CREATE TABLE default_policy (
     only_row   boolean NOT NULL DEFAULT true,
+    policy     text,
     marks      bigint[],
     summarizes boolean NOT NULL,
-    CONSTRAINT pk_default_marks PRIMARY KEY (only_row),
-    CONSTRAINT ck_default_marks_only_row CHECK (only_row)
+    CONSTRAINT pk_default_policy PRIMARY KEY (only_row),
+    CONSTRAINT ck_default_policy_only_row CHECK (only_row)
 )
 """
 
@@ -97,7 +99,7 @@ def upgrade() -> None:
     op.execute(POLICIES)
     op.execute(DUE)
     op.execute(DUE_INDEX)
-    op.execute(DEFAULT_MARKS)
+    op.execute(DEFAULT_POLICY)
     op.execute(ATTEMPTS)
     for index in ATTEMPT_INDEXES:
         op.execute(index)
@@ -105,9 +107,9 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.execute("DROP TABLE compaction_attempts")
-    op.execute("DROP TABLE default_marks")
+    op.execute("DROP TABLE default_policy")
     op.execute("""
         ALTER TABLE sessions DROP COLUMN due, DROP COLUMN claimed_until, DROP COLUMN retry_at, DROP COLUMN failures,
-                             DROP COLUMN settled_turns, DROP COLUMN summarizes,
+                             DROP COLUMN settled_turns, DROP COLUMN settled_events, DROP COLUMN summarizes,
                              DROP COLUMN marks
     """)

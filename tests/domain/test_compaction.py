@@ -4,6 +4,7 @@ import pytest
 
 from app.domain import compaction
 from app.domain.compaction import DETAILS, Plan, Reason, Tokens, Unchanged
+from app.domain.parts import take_apart
 from app.domain.policy import LlmSummarizer, Policy, Summarizer, TextSummarizer
 from app.domain.ranges import Ranges
 from app.domain.trigger import Always, TokenCount, Trigger, TurnCount
@@ -37,7 +38,7 @@ def test_a_view_is_taken_apart_in_the_words_of_the_window_rules() -> None:
     log = Log("S1 P1 U1 A1 U2 A2")
     log.compact(turns(1, TEXT), (2, 3))
     log.append("S2 U3")
-    parts = compaction.take_apart(log.view)
+    parts = take_apart(log.view)
     assert parts.prompt is not None
     assert log.names([parts.prompt.seq]) == ["S2"]
     assert log.names(event.seq for event in parts.superseded) == ["S1"]
@@ -47,7 +48,7 @@ def test_a_view_is_taken_apart_in_the_words_of_the_window_rules() -> None:
 
 
 def test_an_empty_view_has_no_parts() -> None:
-    parts = compaction.take_apart(Log().view)
+    parts = take_apart(Log().view)
     assert (parts.prompt, parts.superseded, parts.preamble, parts.summaries, parts.turns) == (None, (), (), (), ())
 
 

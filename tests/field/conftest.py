@@ -2,11 +2,12 @@
 
 import itertools
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import httpx
 import pytest
 
+from tests.field.modelled import Modelled, modelled
 from tests.talk import Message, Talk
 
 Copies = Callable[[Iterable[Message]], Talk]
@@ -34,3 +35,16 @@ def copy_of(http: httpx.Client) -> Copies:
         return copy
 
     return build
+
+
+@pytest.fixture(scope="session")
+def stub(postgres: str, template: str) -> Iterator[Modelled]:
+    """A service with a model, on a database of its own."""
+    with modelled(postgres, template) as running:
+        yield running
+
+
+@pytest.fixture
+def model(stub: Modelled) -> Modelled:
+    """The service with a model, which has been asked nothing yet."""
+    return stub.reset()

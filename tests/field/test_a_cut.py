@@ -6,7 +6,9 @@ import httpx
 import pytest
 
 from tests.field.conftest import Copies
+from tests.field.modelled import LLM, Modelled, attempts, condense, state, told
 from tests.field.refusals import places, refused
+from tests.formats import spoken
 from tests.talk import Message, Talk, assistant, custom, developer, rounds, seqs_in, system, tool, turns, user
 from tests.validity import assert_valid, problems
 
@@ -176,13 +178,77 @@ def test_c07_asking_again_when_nothing_is_left_changes_nothing(talk: Talk) -> No
     assert len(talk.get("/compactions")["data"]) == 1
 
 
+def test_c07_asking_again_when_nothing_is_left_calls_no_model(model: Modelled) -> None:
+    talk = model.talk()
+    talk.append(*wordy(turns(4)))
+    first = condense(talk, last_turns=2)
+    assert (first["status"], ranges_of(first)) == ("applied", [1, 2, 3, 4])
+    before = state(talk)
+    for size in [2] * 100 + [10]:
+        outcome = condense(talk, last_turns=size)
+        assert (outcome["status"], outcome["reason"]) == ("unchanged", "fits-window")
+        assert outcome["boundary"] is outcome["summary"] is None
+    assert state(talk) == before
+    assert len(model.server.requests) == len(attempts(talk)) == 1
+    assert len(talk.get("/compactions")["data"]) == 1
+
+
+GIANT = [
+    message
+    for number in range(200)
+    for message in (assistant(None, **{f"c{number}": "edit"}), tool(f"c{number}", text_of(300)))
+]
+
+
+def test_c08_a_giant_newest_turn_costs_one_call_of_the_model_and_no_scheduler_picks_it_again(model: Modelled) -> None:
+    talk = model.talk()
+    policy = {
+        "window": {"rule": "token_budget", "size": 8000},
+        "trigger": {"type": "token_count", "threshold": 10_000},
+        "summarizer": LLM,
+    }
+    assert talk.http.put(talk.path, json={"policy": policy, "metadata": {"case": talk.id}}).status_code == 201
+    talk.append(user("hi " + text_of(100)), assistant("ok"), user("refactor everything"), *GIANT)
+    first = condense(talk, token_budget=8000)
+    assert (first["status"], ranges_of(first), first["over_budget"]) == ("applied", [1, 2], True)
+    assert first["tokens"]["after"] == talk.view()["token_count"] > 60_000
+    before = state(talk)
+    for _ in range(4):
+        outcome = condense(talk, token_budget=8000)
+        assert (outcome["status"], outcome["reason"], outcome["over_budget"]) == ("unchanged", "newest-turn-only", True)
+    # The scheduler may look at it once, at no cost, and then leaves it alone until there is a new turn.
+    run = {"metadata": {"case": talk.id}}
+    assert [one["status"] for one in model.http.post("/v1/compact", json=run).json()["results"]] == ["unchanged"]
+    talk.append(assistant(None, more="edit"), tool("more", text_of(300)))
+    for _ in range(3):
+        answer = model.http.post("/v1/compact", json=run).json()
+        assert (answer["due"], answer["results"]) == (0, [])
+    assert talk.id not in [one["session_id"] for one in model.http.get("/v1/compact/due").json()["data"]]
+    assert len(model.server.requests) == 1
+    assert state(talk)[1][: len(before[1])] == before[1]
+    talk.append(assistant("done"), user("and now?"))
+    [result] = model.http.post("/v1/compact", json=run).json()["results"]
+    assert (result["session_id"], result["status"]) == (talk.id, "applied")
+    assert talk.view()["token_count"] < 8000
+    assert len(model.server.requests) == 2
+    assert_valid(talk)
+
+
+def test_c08_a_summary_that_could_never_be_smaller_than_hi_and_ok_is_not_paid_for_again_and_again(
+    model: Modelled,
+) -> None:
+    talk = model.talk()
+    talk.append(user("hi"), assistant("ok"), user("refactor everything"), *GIANT)
+    before = state(talk)
+    for _ in range(5):
+        outcome = condense(talk, token_budget=8000)
+        assert (outcome["status"], outcome["reason"], outcome["over_budget"]) == ("unchanged", "does-not-shrink", True)
+    assert state(talk) == before
+    assert len(model.server.requests) <= 1
+
+
 def test_c08_a_giant_newest_turn_stays_and_is_reported_once_and_for_all(talk: Talk) -> None:
-    work = [
-        message
-        for number in range(200)
-        for message in (assistant(None, **{f"c{number}": "edit"}), tool(f"c{number}", text_of(300)))
-    ]
-    talk.append(user("hi"), assistant("ok"), user("refactor everything"), *work)
+    talk.append(user("hi"), assistant("ok"), user("refactor everything"), *GIANT)
     budget = {"window": {"rule": "token_budget", "size": 8000}, "summarizer": {"type": "text", "text": "Hi."}}
     assert talk.session()["view"]["tokens"] > 60_000
     # With a summary the pass could only make this view larger, and then nothing is written: so first without.
@@ -204,12 +270,7 @@ def test_c08_a_giant_newest_turn_stays_and_is_reported_once_and_for_all(talk: Ta
 
 
 def test_c08_with_a_summary_that_fits_the_first_call_covers_what_is_before_the_giant_turn(talk: Talk) -> None:
-    work = [
-        message
-        for number in range(200)
-        for message in (assistant(None, **{f"c{number}": "edit"}), tool(f"c{number}", text_of(300)))
-    ]
-    talk.append(user("hi " + text_of(100)), assistant("ok"), user("refactor everything"), *work)
+    talk.append(user("hi " + text_of(100)), assistant("ok"), user("refactor everything"), *GIANT)
     first = talk.compact(summary="They said hi.", token_budget=8000)
     assert (first["status"], ranges_of(first), first["over_budget"]) == ("applied", [1, 2], True)
     log = talk.log()
@@ -253,8 +314,49 @@ def test_c10_after_a_compaction_the_view_only_grows_at_its_end(talk: Talk) -> No
         assert all(later.startswith(earlier.rstrip(b"\n")) for earlier, later in itertools.pairwise(seen))
 
 
+def test_c10_after_a_compaction_by_the_model_the_view_only_grows_at_its_end(model: Modelled) -> None:
+    talk = model.talk()
+    said = wordy(turns(8))
+    talk.append(*said[:12])
+    assert ranges_of(condense(talk, last_turns=2)) == [*range(1, 9)]
+    seen: list[bytes] = []
+    for shown in (2, 3, 4):
+        assert told(talk) == ["A summary."]
+        assert talk.texts()[2:] == [message["content"] for message in said[8 : 8 + 2 * shown]]
+        assert_valid(talk)
+        seen.append(talk.http.get(talk.path + "/view", params={"format": "text"}).content.rstrip(b"\n"))
+        talk.append(*said[8 + 2 * shown : 10 + 2 * shown] or wordy(turns(1, first=9)))
+    assert len({*seen}) == 3
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(seen))
+    assert len(model.server.requests) == 1
+
+
+QUESTION = "which file has the bug?"
+
+
+def test_c11_the_model_is_not_shown_the_unanswered_question(model: Modelled) -> None:
+    talk = model.talk()
+    first = "walk me through the repo: " + text_of(60)
+    talk.append(user(first), assistant("It has three parts."), user("add tests"), assistant("done"), user(QUESTION))
+    assert ranges_of(condense(talk, last_turns=1)) == [1, 2, 3, 4]
+    view = talk.view()["events"]
+    assert [(event["synthetic"], event["message"]["role"]) for event in view] == [
+        (True, "user"), (True, "assistant"), (False, "user"),
+    ]  # fmt: skip
+    assert (view[2]["seq"], view[2]["message"]) == (5, user(QUESTION))
+    assert told(talk) == ["A summary."]
+    assert first not in talk.texts()
+    [request] = model.server.requests
+    assert first in request.user
+    assert QUESTION not in request.user
+    for output in spoken.FORMATS:
+        last = [thing for thing in spoken.said(output, talk.view(output)) if thing.kind == "text"][-1]
+        assert (last.by, last.text[-len(QUESTION) :]) == ("user", QUESTION)
+    assert_valid(talk)
+
+
 def test_c11_the_unanswered_question_stays_last_and_verbatim(talk: Talk) -> None:
-    question = "which file has the bug?"
+    question = QUESTION
     first = "walk me through the repo: " + text_of(60)
     talk.append(user(first), assistant("It has three parts."), user("add tests"), assistant("done"), user(question))
     outcome = talk.compact(summary="The repo was shown, tests were added.", last_turns=1)
@@ -285,6 +387,23 @@ def test_c12_a_token_budget_is_measured_in_tokens(talk: Talk) -> None:
     assert talk.seqs() == [7, 8, 9, 10]
     outcome = talk.compact(token_budget=4000)
     assert (outcome["status"], outcome["reason"]) == ("unchanged", "fits-window")
+    assert_valid(talk)
+
+
+def test_c12_with_a_summary_a_token_budget_is_measured_in_tokens_and_not_paid_for_twice(model: Modelled) -> None:
+    talk = model.talk()
+    talk.append(
+        user("one " + text_of(12)), assistant("done"),
+        user("read it all"), assistant(None, r="read"), tool("r", text_of(50_000)), assistant("read"),
+        user("three " + text_of(20)), assistant("ok " + text_of(10)),
+        user("four " + text_of(20)), assistant("ok " + text_of(10)),
+    )  # fmt: skip
+    outcome = condense(talk, token_budget=4000)
+    assert (outcome["status"], ranges_of(outcome)) == ("applied", [1, 2, 3, 4, 5, 6])
+    assert talk.seqs()[2:] == [7, 8, 9, 10]
+    outcome = condense(talk, token_budget=4000)
+    assert (outcome["status"], outcome["reason"]) == ("unchanged", "fits-window")
+    assert len(model.server.requests) == 1
     assert_valid(talk)
 
 

@@ -10,8 +10,10 @@ import pytest
 
 from tests.conftest import Service
 from tests.field.conftest import fresh_id
+from tests.field.modelled import Modelled, attempts, condense, long_turns, told
 from tests.field.refusals import refused
-from tests.talk import Message, Talk, assistant, tool, user
+from tests.model_server import Reply
+from tests.talk import Message, Talk, assistant, seqs_in, tool, turns, user
 from tests.validity import assert_valid
 
 
@@ -27,6 +29,93 @@ def at_once(service: Service, count: int, call: Callable[[httpx.Client, int], ht
 
     with ThreadPoolExecutor(count) as threads:
         return [*threads.map(one, range(count))]
+
+
+def compact_at_once(model: Modelled, talk: Talk, answer: Reply) -> list[httpx.Response]:
+    """Compact one session to two turns from eight clients at the same moment."""
+    model.server.answer = answer
+    body = {"window": {"rule": "last_turns", "size": 2}, "summarizer": {"type": "llm"}}
+    return at_once(model.service, 8, lambda http, _: http.post(f"{talk.path}/compact", json=body))
+
+
+def test_c23_eight_compactions_at_once_write_one_boundary_and_pay_once(model: Modelled) -> None:
+    talk = model.talk()
+    talk.append(*long_turns(10))
+    answers = compact_at_once(model, talk, Reply(text="Eight turns.", delay=1.5))
+    assert {answer.status_code for answer in answers} == {200}
+    outcomes = [answer.json() for answer in answers]
+    [applied] = [outcome for outcome in outcomes if outcome["status"] == "applied"]
+    assert seqs_in(applied["covered"]["ranges"]) == [*range(1, 17)]
+    for outcome in outcomes:
+        if outcome is not applied:
+            assert (outcome["status"], outcome["reason"]) in {("unchanged", "fits-window"), ("unchanged", "lost-race")}
+    assert len(model.server.requests) == 1
+    assert len(talk.get("/compactions")["data"]) == 1
+    assert told(talk) == ["Eight turns."]
+    assert talk.seqs() == [22, 23, *range(17, 21)]
+    assert [attempt["status"] for attempt in attempts(talk)] == ["applied"]
+    assert_valid(talk)
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause"),
+    [
+        (Reply(status=400, delay=1.5), "refused-request"),  # refused
+        (Reply(text=" ", delay=1.5), "empty"),  # an answer that is no summary
+    ],
+)
+def test_c23_eight_compactions_at_once_pay_once_for_a_failure_too(model: Modelled, answer: Reply, cause: str) -> None:
+    talk = model.talk()
+    talk.append(*long_turns(10))
+    answers = compact_at_once(model, talk, answer)
+    assert [refused(one, 502, code="summarizer-failed")["cause"] for one in answers] == [cause] * 8
+    assert len(model.server.requests) == 1
+    assert [(one["status"], one["error"]) for one in attempts(talk)] == [("failed", cause)]
+    assert talk.seqs() == [*range(1, 21)]
+    # Nothing is locked, and the next call is a new one.
+    model.server.answer = "Eight turns."
+    assert condense(talk, last_turns=2)["status"] == "applied"
+
+
+def test_c23_eight_compactions_at_once_of_a_view_that_does_not_shrink_pay_once(model: Modelled) -> None:
+    """Those who waited for somebody else's call have its outcome; they do not ask the same of the model again."""
+    talk = model.talk()
+    talk.append(*turns(10))
+    answers = compact_at_once(model, talk, Reply(text="blah " * 500, delay=1.5))
+    outcomes = [(answer.status_code, answer.json()["status"], answer.json()["reason"]) for answer in answers]
+    assert set(outcomes) == {(200, "unchanged", "does-not-shrink")}
+    assert len(model.server.requests) == 1
+
+
+def test_c24_appends_and_reads_go_on_while_the_model_is_thinking(model: Modelled) -> None:
+    """The case has the model think for thirty seconds; here for as long as the others need, which is the same."""
+    talk = model.talk()
+    talk.append(*long_turns(10))
+    thought = threading.Event()
+
+    def think(_: object) -> str:
+        assert thought.wait(60)
+        return "Eight turns."
+
+    model.server.answer = think
+    with model.service.client() as own, ThreadPoolExecutor(1) as thread:
+        try:
+            compacting = thread.submit(condense, Talk(own, talk.id), last_turns=2)
+            model.server.wait_for(1)
+            question, answer = turns(1, first=11)
+            assert talk.append(question)["version"] == 21
+            assert talk.append(answer, expected_version=21)["version"] == 22
+            assert talk.seqs() == [*range(1, 23)]
+            assert not compacting.done()
+        finally:
+            thought.set()
+        outcome = compacting.result()
+    assert outcome["status"] == "applied"
+    assert seqs_in(outcome["covered"]["ranges"]) == [*range(1, 17)]
+    assert told(talk) == ["Eight turns."]
+    assert talk.seqs() == [24, 25, *range(17, 23)]
+    assert talk.texts()[-2:] == ["question 11", "answer 11"]
+    assert_valid(talk)
 
 
 def batch_of(writer: int) -> list[Message]:

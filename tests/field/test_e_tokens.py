@@ -22,7 +22,9 @@ import app
 from tests.conftest import Service
 from tests.field import offline
 from tests.field.conftest import fresh_id
+from tests.field.modelled import modelled
 from tests.field.refusals import places, refused
+from tests.model_server import Reply
 from tests.talk import Talk, assistant, custom, seqs_in, system, tool, turns, user
 from tests.validity import assert_valid
 
@@ -259,3 +261,31 @@ def test_c41_right_after_a_compaction_every_figure_is_the_current_views(talk: Ta
         assert again["tokens"]["before"] == talk.session()["view"]["tokens"] == talk.view()["token_count"]
         talk.append(user(words(16)))
     assert talk.session()["view"]["tokens"] == view["token_count"] + 40
+
+
+def test_c41_right_after_a_compaction_by_the_model_no_check_selects_the_session(postgres: str, template: str) -> None:
+    said = [message for number in range(17) for message in (user(words(296)), assistant(words(296)))]
+    # The summary to come is reserved for, so two turns of 600 tokens fit the budget with it.
+    policy = {
+        "window": {"rule": "token_budget", "size": 2000},
+        "trigger": {"type": "token_count", "threshold": 2001},
+        "summarizer": {"type": "llm", "max_tokens": 500},
+    }
+    with modelled(postgres, template) as model:
+        model.server.answer = Reply(text="Many questions were asked.", usage=(9_000, 400))
+        talk = model.talk()
+        talk.http.put(talk.path, json={"policy": policy})
+        talk.append(*said)
+        assert model.http.get("/v1/compact/due").json()["due"] == 1
+        [done] = model.http.post("/v1/compact").json()["results"]
+        assert (done["status"], done["tokens"]["before"]) == ("applied", 10_200)
+        for appended in (0, 20):
+            if appended:
+                talk.append(user(words(appended - 4)))
+            view = talk.view()
+            assert view["token_count"] == sum(event["token_count"] for event in view["events"]) < 2001
+            assert view["token_count"] == done["tokens"]["after"] + appended
+            assert talk.session()["view"]["tokens"] == view["token_count"]
+            assert model.http.get("/v1/compact/due").json() == {"due": 0, "deferred": 0, "data": []}
+            assert model.http.post("/v1/compact").json()["results"] == []
+        assert len(model.server.requests) == 1

@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.conftest import Service, rows, settings_for, wait_until
+from tests.field.modelled import condense, modelled
 from tests.field.refusals import refused
 from tests.field.test_c_concurrency import at_once
+from tests.model_server import Reply
 from tests.talk import Talk, assistant, custom, system, tool, turns, user
 from tests.validity import assert_valid
 
@@ -57,6 +60,84 @@ def test_c67_a_session_deleted_after_a_compaction_and_created_again_is_empty(own
         },
     )
     refused(response, 412, code="version-conflict")
+
+
+LEFT = (
+    "SELECT (SELECT count(*) FROM sessions) AS sessions, (SELECT count(*) FROM events) AS events,"
+    " (SELECT count(*) FROM compaction_attempts) AS attempts"
+)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["gone", "made-again"])
+def test_c67_a_session_deleted_while_the_model_works_is_gone_and_the_compaction_ends(
+    postgres: str, template: str, again: bool
+) -> None:
+    with modelled(postgres, template) as model, model.service.client() as own, ThreadPoolExecutor(1) as thread:
+        talk = model.talk()
+        talk.append(*wordy(5))
+        # The model never answers, so that whatever ends the call is the deletion.
+        model.server.answer = Reply(hangs=True)
+        body = {"window": {"rule": "last_turns", "size": 1}, "summarizer": {"type": "llm"}}
+        compacting = thread.submit(own.post, f"{talk.path}/compact", json=body)
+        model.server.wait_for(1)
+        assert model.http.delete(talk.path).status_code == 204
+        assert rows(model.url, LEFT) == [{"sessions": 0, "events": 0, "attempts": 0}]
+        refused(model.http.get(talk.path + "/view"), 404, code="session-not-found")
+        if again:
+            talk.append(user("new"))
+        refused(compacting.result(), 404, code="session-not-found")
+        assert model.server.requests[0].status == 200
+        assert rows(model.url, LEFT) == [{"sessions": int(again), "events": int(again), "attempts": 0}]
+        if not again:
+            refused(model.http.get(talk.path + "/view"), 404, code="session-not-found")
+            assert model.http.post("/v1/sessions", json={"id": talk.id}).status_code == 201
+        assert talk.texts() == ["new"] * again
+        assert talk.get("/compactions")["data"] == []
+        assert talk.get("/compactions", params={"attempts": "true"})["data"] == []
+        assert talk.session()["version"] == int(again)
+        # The new session is nobody's business but its own.
+        model.server.answer = "A summary."
+        talk.append(*wordy(3))
+        assert condense(talk, last_turns=1)["status"] == "applied"
+        assert_valid(talk)
+
+
+def test_c67_a_summary_that_comes_just_after_the_deletion_is_thrown_away(postgres: str, template: str) -> None:
+    with modelled(postgres, template) as model, model.service.client() as own, ThreadPoolExecutor(1) as thread:
+        talk = model.talk()
+        talk.append(*wordy(5))
+
+        def delete_first(_: object) -> str:
+            assert model.http.delete(talk.path).status_code == 204
+            talk.append(user("new"), *wordy(5))
+            return "A summary of what is gone."
+
+        model.server.answer = delete_first
+        body = {"window": {"rule": "last_turns", "size": 1}, "summarizer": {"type": "llm"}}
+        refused(thread.submit(own.post, f"{talk.path}/compact", json=body).result(), 404, code="session-not-found")
+        assert talk.seqs() == [*range(1, 12)]
+        assert talk.session()["version"] == 11
+        assert rows(model.url, LEFT) == [{"sessions": 1, "events": 11, "attempts": 0}]
+
+
+def test_c71_a_session_that_expires_while_the_model_works_gets_no_summary(postgres: str, template: str) -> None:
+    with modelled(postgres, template) as model, model.service.client() as own:
+        talk = model.talk()
+        talk.append(*wordy(5))
+
+        def expire_first(_: object) -> str:
+            rows(model.url, "UPDATE sessions SET expires_at = now() - interval '1s'")
+            return "A summary."
+
+        model.server.answer = expire_first
+        body = {"window": {"rule": "last_turns", "size": 1}, "summarizer": {"type": "llm"}}
+        refused(own.post(f"{talk.path}/compact", json=body), 410, code="session-expired")
+        # Extended in time, it is as it was, and nothing is locked.
+        assert model.http.patch(talk.path, json={"ttl_seconds": 3600}).status_code == 200
+        assert talk.seqs() == [*range(1, 11)]
+        assert rows(model.url, "SELECT status FROM compaction_attempts WHERE status = 'running'") == []
+        model.server.answer = "A summary."
+        assert condense(talk, last_turns=1)["status"] == "applied"
 
 
 def test_c67_deletions_compactions_appends_and_creations_at_once_leave_no_half_session(

@@ -1,13 +1,101 @@
 """Field cases J: more than one process on a database, and restarts."""
 
 import itertools
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
 
 import httpx
+import pytest
 
-from tests.conftest import Service, settings_for
+from tests.conftest import Service, cloned, rows, settings_for, wait_until
+from tests.field.modelled import attempts, condense, long_turns, modelled, state, told, variables
+from tests.journeys.processes import Serving
+from tests.model_server import ModelServer, Reply
 from tests.talk import Talk, assistant, custom, system, tool, turns, user
 from tests.validity import assert_valid
+
+IDLE = """
+    SELECT query FROM pg_stat_activity
+     WHERE datname = current_database() AND state LIKE 'idle in transaction%' AND now() - state_change > interval '1s'
+"""
+
+
+def test_c77_no_database_connection_is_held_while_the_model_works(postgres: str, template: str) -> None:
+    """The case has the model sleep for fifteen seconds; here until the others have done all they want to."""
+    slept = threading.Event()
+
+    def sleep(_: object) -> str:
+        assert slept.wait(60)
+        return "A summary."
+
+    with modelled(postgres, template, database_pool_size=5) as model, ThreadPoolExecutor(20) as threads:
+        talks = [model.talk() for _ in range(20)]
+        for talk in talks:
+            talk.append(*long_turns(5))
+        model.server.answer = sleep
+        try:
+
+            def compact(talk: Talk) -> Any:
+                with model.service.client() as own:
+                    return condense(Talk(own, talk.id), last_turns=1)
+
+            compacting = [threads.submit(compact, talk) for talk in talks]
+            model.server.wait_for(20, timeout=30)
+            asked = time.monotonic()
+            for number in range(50):
+                talk = talks[number % 20]
+                talk.append(*turns(1, first=number))
+                assert talk.texts()[-1] == f"answer {number}"
+                assert model.http.get("/healthz").status_code == model.http.get("/readyz").status_code == 200
+            # For longer than a lease is left alone, so that it is renewed on the way.
+            wait_until(lambda: time.monotonic() - asked > 3)
+            assert rows(model.url, IDLE) == []
+            assert not any(one.done() for one in compacting)
+        finally:
+            slept.set()
+        assert [one.result()["status"] for one in compacting] == ["applied"] * 20
+        assert len(model.server.requests) == 20
+        for number, talk in enumerate(talks):
+            assert talk.view()["turns"] == 1 + 2 + (number < 10)
+            assert told(talk) == ["A summary."]
+
+
+@pytest.mark.parametrize("ends", ["SIGKILL", "SIGTERM"])
+def test_c80_a_service_that_ends_while_the_model_works_leaves_the_view_as_it_was(
+    postgres: str, template: str, ends: str
+) -> None:
+    body = {"window": {"rule": "last_turns", "size": 1}, "summarizer": {"type": "llm"}}
+    with cloned(postgres, template) as url, ModelServer() as server, ThreadPoolExecutor(1) as thread:
+        given = {**variables(server, timeout="60"), "TURNLOG_SHUTDOWN_SECONDS": "1"}
+        with Serving(database_url=url, **given) as process:
+            with process.client() as http, process.client() as own:
+                talk = Talk(http, "s")
+                talk.append(*long_turns(5))
+                before = state(talk)
+                server.answer = Reply(hangs=True)
+                compacting = thread.submit(own.post, f"{talk.path}/compact", json=body)
+                server.wait_for(1, timeout=30)
+                process.kill() if ends == "SIGKILL" else process.terminate()
+                with suppress(httpx.TransportError):
+                    assert compacting.result().status_code >= 500
+            process.restart()
+            with process.client() as http:
+                talk = Talk(http, "s")
+                assert state(talk) == before
+                server.answer = "Told at last."
+                # A lease runs out within ten seconds of its holder's death; one that was told to stop gave it back.
+                assert condense(talk, last_turns=1)["status"] == "applied"
+                assert told(talk) == ["Told at last."]
+                assert talk.seqs() == [12, 13, 9, 10]
+                assert len(talk.get("/compactions")["data"]) == 1
+                assert [one["status"] for one in attempts(talk)] == ["applied", "abandoned"]
+                assert attempts(talk)[1]["error"] == ("holder-died" if ends == "SIGKILL" else "stopped")
+                assert len(server.requests) == 2
+                assert_valid(talk)
+
 
 READS = (
     *(f"/view?format={output}" for output in ("events", "openai", "text")),
