@@ -53,7 +53,7 @@ class Reader:
 
     async def all(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run one statement and return its rows."""
-        sql, values = _as_sent(statement, parameters)
+        sql, values = as_sent(statement, parameters)
         with _translated():
             rows: Sequence[Row] = await self._connection.fetch(sql, *values, timeout=STATEMENT_SECONDS)
         return rows
@@ -74,7 +74,7 @@ class Writer(Reader):
 
     async def run(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> int:
         """Run one statement that returns no rows, and return how many it changed."""
-        sql, values = _as_sent(statement, parameters)
+        sql, values = as_sent(statement, parameters)
         with _translated():
             # Postgres answers with the command and that number: "UPDATE 3", "INSERT 0 1".
             done: str = await self._connection.execute(sql, *values, timeout=STATEMENT_SECONDS)
@@ -82,14 +82,14 @@ class Writer(Reader):
 
     async def patiently(self, statement: ClauseElement, parameters: Mapping[str, Any]) -> Row:
         """Run one statement that always has a row, however long it takes: what deletes a log grows with the log."""
-        sql, values = _as_sent(statement, parameters)
+        sql, values = as_sent(statement, parameters)
         with _translated():
             row: Row
             (row,) = await self._connection.fetch(sql, *values)
         return row
 
 
-def _as_sent(statement: ClauseElement, parameters: Mapping[str, Any] | None) -> tuple[str, Sequence[Any]]:
+def as_sent(statement: ClauseElement, parameters: Mapping[str, Any] | None) -> tuple[str, Sequence[Any]]:
     """Return a statement with numbered parameters, as Postgres takes them, and their values in that order."""
     sql, names, constants = _compiled(statement)
     given = constants if parameters is None else {**constants, **parameters}

@@ -176,7 +176,7 @@ def test_a_value_that_does_not_fit_its_type_is_a_fault_of_ours(database_url: str
 def test_a_handle_works_after_an_error(database_url: str) -> None:
     async def journey(database: Database) -> None:
         for _ in range(3):
-            with pytest.raises(DBAPIError):
+            with pytest.raises(asyncpg.PostgresError):
                 async with database.writing() as tx:
                     await tx.run(text("SELECT 1/0"))
         async with database.writing() as tx:

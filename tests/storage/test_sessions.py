@@ -1,16 +1,14 @@
 """Session rows: how lists find them."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
-from sqlalchemy import Executable, Row
-from sqlalchemy.dialects.postgresql.asyncpg import dialect
+from sqlalchemy import ClauseElement
 
 from app.storage import sessions
-from app.storage.database import Reader
+from app.storage.database import Reader, Row, as_sent
 from tests.conftest import execute
 
 
@@ -18,10 +16,10 @@ class Listening(Reader):
     """A reader that keeps the statement instead of running it."""
 
     def __init__(self) -> None:
-        self.statement: Any = None
+        self.sent: tuple[str, Sequence[Any]] = ("", ())
 
-    async def all(self, statement: Executable, parameters: Any = None) -> Sequence[Row[Any]]:
-        self.statement = statement
+    async def all(self, statement: ClauseElement, parameters: Any = None) -> Sequence[Row]:
+        self.sent = as_sent(statement, parameters)
         return []
 
 
@@ -31,15 +29,11 @@ def plan(url: str, labels: dict[str, str]) -> str:
 
     async def explain() -> str:
         await sessions.page(listening, "default", labels, after=None, limit=100)
-        compiled = listening.statement.compile(dialect=dialect())
-        values = [compiled.params[name] for name in compiled.positiontup]
+        sql, values = listening.sent
         connection = await asyncpg.connect(url)
         try:
             await connection.execute("SET enable_seqscan = off")
-            found = await connection.fetch(
-                f"EXPLAIN {compiled}",
-                *(json.dumps(value) if isinstance(value, dict) else value for value in values),
-            )
+            found = await connection.fetch(f"EXPLAIN {sql}", *values)
         finally:
             await connection.close()
         return "\n".join(row[0] for row in found)
