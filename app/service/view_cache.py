@@ -76,10 +76,10 @@ class ViewCache:
         newer one, unless it is the one that the database has just said is not right.
         """
         view = found.view
-        if self._limit == 0 or view is None or found.stamp is None:
-            return None
         if sent is not None and view is sent.held.view:
             return sent
+        if self._limit == 0 or view is None or found.stamp is None:
+            return None
         current = self._entries.get(key)
         refused = current is not None and current is sent and not found.is_held
         if current is not None and not refused and current.age >= (found.created_at, view.version):

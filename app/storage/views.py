@@ -23,7 +23,8 @@ class Found(Generic[E]):
 
     ``version`` and ``figures`` are the session's current ones, whatever version was asked for. ``read`` is the version
     that was, and ``view`` is None when the caller knew it already. ``created_at`` tells a session from a later one with
-    the same id, and ``stamp``, when the newest event was stored, tells its log from another with as many events.
+    the same id, and ``stamp``, when the newest event was stored, tells its log from another with as many events; it is
+    None for an empty log, for a version that the caller knew, and for a view that is the held one.
     ``due`` says that the policy which stands for it would have it compacted now, and ``retry_at`` until when it waits
     after a failure. ``is_held`` says that the view begins with the one that the caller holds.
     """
@@ -67,7 +68,7 @@ async def whole(
     row = await reader.first(_WHOLE, _parameters(key, at_version, known, held))
     if row is None:
         return None
-    return _found(row, rows.wholes) if held is None or not row.is_held else _grown(row, held.view)
+    return _found(row, rows.wholes) if held is None or row.since == 0 else _grown(row, held.view)
 
 
 async def skeleton(reader: Reader, key: UUID, *, at_version: int | None = None) -> Found[Event] | None:
@@ -82,23 +83,22 @@ def _parameters(key: UUID, at_version: int | None, known: Known, held: Held | No
         "at": at_version,
         "known": list(known.versions),
         "any": known.any,
-        "held_created_at": held and held.created_at,
-        "held_stamp": held and held.stamp,
-        "held_boundary": held and held.view.boundary,
         "held_version": held and held.view.version,
+        "held_stamp": held and held.stamp,
     }
 
 
-def _statement(columns: Mapping[str, str]) -> TextClause:
+def _statement(columns: Mapping[str, str], stamp: str) -> TextClause:
     """Write the statement that returns the session's row joined to the visible events of its log.
 
     Two things hold the planner to the one good plan. OFFSET 0 keeps the inner query a scan of the primary key for each
     visible range; without it the whole is flattened into a scan over the log, and a view of 40 events costs what a
-    million do. MATERIALIZED has the boundary looked up once; without it, once for each event of the view.
+    million do. MATERIALIZED has the boundary looked up once; without it, once for each event of the view, and what
+    is held once for each use.
 
-    A held view is the beginning of the view of now when no boundary was written since and the event at its version is
-    still the one that it was. That last look, at one row, is for a log that was rewound and written on: by restoring a
-    backup, or by a standby that took over without the newest transactions.
+    A held view is the beginning of the view of now when no boundary was written since, and the event at its version was
+    stored when it was then. That look at one row says that this is the same log: not another one under the same id, nor
+    one that was rewound and written on, by a restored backup or a standby that took over without the newest events.
     """
     return text(f"""
         WITH session AS (
@@ -107,37 +107,33 @@ def _statement(columns: Mapping[str, str]) -> TextClause:
                    coalesce(CAST(:at AS bigint), version) AS wanted
               FROM sessions
              WHERE session_key = :key
-        ), asked AS (
+        ), asked AS MATERIALIZED (
             SELECT session.*, CAST(:any AS boolean) OR wanted = ANY(CAST(:known AS bigint[])) AS is_known,
                    CASE WHEN wanted = newest THEN boundary
                         ELSE (SELECT b.seq FROM events b
                                WHERE b.session_key = :key AND b.type = 'COMPACTION' AND b.seq <= wanted
                                ORDER BY b.seq DESC LIMIT 1)
                    END AS stands_on,
-                   CASE WHEN wanted = newest AND newest >= CAST(:held_version AS bigint)
-                             AND created_at = CAST(:held_created_at AS timestamptz)
-                             AND boundary IS NOT DISTINCT FROM CAST(:held_boundary AS bigint)
-                        THEN coalesce((SELECT e.stored_at = CAST(:held_stamp AS timestamptz) FROM events e
-                                        WHERE e.session_key = :key AND e.seq = CAST(:held_version AS bigint)), false)
-                        ELSE false
-                   END AS is_held
+                   CASE WHEN wanted = newest AND coalesce(boundary, 0) <= CAST(:held_version AS bigint)
+                             AND (SELECT e.stored_at FROM events e
+                                   WHERE e.session_key = :key AND e.seq = CAST(:held_version AS bigint))
+                                 = CAST(:held_stamp AS timestamptz)
+                        THEN CAST(:held_version AS bigint)
+                        ELSE 0
+                   END AS since
               FROM session
         ), compacted AS MATERIALIZED (
             SELECT asked.*,
-                   CASE WHEN NOT is_known AND NOT is_held THEN
+                   CASE WHEN NOT is_known AND since = 0 THEN
                         (SELECT b.covered FROM events b WHERE b.session_key = :key AND b.seq = stands_on)
-                   END AS coverage,
-                   CASE WHEN NOT is_known THEN
-                        (SELECT e.stored_at FROM events e WHERE e.session_key = :key AND e.seq = newest)
-                   END AS stamp,
-                   CASE WHEN is_held THEN CAST(:held_version AS bigint) ELSE 0 END AS since
+                   END AS coverage
               FROM asked
         )
         SELECT c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
-               c.due, c.expired, c.wanted, c.is_known, c.is_held, c.stamp, c.stands_on, c.coverage::text AS coverage,
-               visible.*
+               c.due, c.expired, c.wanted, c.is_known, c.since, c.stands_on, c.coverage::text AS coverage,
+               {stamp} AS stamp, visible.*
           FROM compacted c
-         CROSS JOIN LATERAL ({_visible(columns, ":key", "NOT c.is_known")}) AS visible
+         CROSS JOIN LATERAL ({_visible(columns, ":key", "NOT c.is_known AND c.since < c.newest")}) AS visible
     """)  # noqa: S608 - the columns are constants
 
 
@@ -161,8 +157,17 @@ def _visible(columns: Mapping[str, str], key: str, wanted: str) -> str:
     """  # noqa: S608
 
 
-_WHOLE: Final = _statement(rows.WHOLE_COLUMNS)
-_SKELETON: Final = _statement(rows.SKELETON_COLUMNS)
+# When the newest event was stored. It is mostly the last of the view, and is looked up when it is not.
+_STAMP: Final = """
+               CASE WHEN c.is_known OR c.since = c.newest THEN NULL
+                    WHEN visible.seq[cardinality(visible.seq)] = c.newest
+                    THEN visible.stored_at[cardinality(visible.seq)]
+                    ELSE (SELECT e.stored_at FROM events e WHERE e.session_key = :key AND e.seq = c.newest)
+               END
+"""
+
+_WHOLE: Final = _statement(rows.WHOLE_COLUMNS, _STAMP.strip())
+_SKELETON: Final = _statement(rows.SKELETON_COLUMNS, "NULL")
 
 
 async def skeletons(reader: Reader, keys: Sequence[UUID]) -> dict[UUID, Found[Event]]:
@@ -176,14 +181,14 @@ _SKELETONS: Final = text(f"""
         SELECT s.session_key AS key, s.created_at, s.version AS newest, s.boundary, s.view_events, s.view_turns,
                s.view_tokens, s.policy::text AS policy, s.retry_at, s.due,
                coalesce(s.expires_at <= now(), false) AS expired, s.version AS wanted, false AS is_known,
-               s.boundary AS stands_on, b.covered AS coverage, CAST(NULL AS timestamptz) AS stamp,
-               CAST(0 AS bigint) AS since
+               s.boundary AS stands_on, b.covered AS coverage, CAST(0 AS bigint) AS since
           FROM sessions s
           LEFT JOIN events b ON b.session_key = s.session_key AND b.seq = s.boundary
          WHERE s.session_key = ANY(CAST(:keys AS uuid[]))
     )
     SELECT c.key, c.created_at, c.newest, c.boundary, c.view_events, c.view_turns, c.view_tokens, c.policy, c.retry_at,
-           c.due, c.expired, c.wanted, c.is_known, c.stamp, c.stands_on, c.coverage::text AS coverage, visible.*
+           c.due, c.expired, c.wanted, c.is_known, c.stands_on, c.coverage::text AS coverage, NULL AS stamp,
+           visible.*
       FROM compacted c
      CROSS JOIN LATERAL ({_visible(rows.SKELETON_COLUMNS, "c.key", "true")}) AS visible
 """)  # noqa: S608
