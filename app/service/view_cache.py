@@ -131,6 +131,7 @@ def _bytes_of(events: Iterable[StoredEvent]) -> int:
         + getsizeof(event.body)
         + getsizeof(event.metadata)
         + getsizeof(event.event_id)
-        + sum(CALL_BYTES + getsizeof(call) for call in (*event.calls, event.answers or ""))
+        + sum(CALL_BYTES + getsizeof(call) for call in event.calls)
+        + (getsizeof(event.answers) if event.answers else 0)
         for event in events
     )
