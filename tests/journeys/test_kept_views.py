@@ -307,4 +307,4 @@ def test_c76_a_read_that_sends_what_is_held_touches_few_pages_and_only_what_is_n
                 read = [node for node in plan if node.get("Relation Name") == "events" and node["Actual Loops"]]
                 # The event at the held version, and those that are new; never the boundary.
                 assert sum(node["Actual Rows"] * node["Actual Loops"] for node in read) == 1 + visible
-        assert json.loads(talk.http.get(talk.path + "/view").content)["version"] == 10_003
+        assert json.loads(talk.http.get(talk.path + "/view").content)["version"] == 20_003
