@@ -15,6 +15,7 @@ from app.domain.policy import LlmSummarizer, Policy, standing
 from app.metrics import Meter
 from app.service import policies
 from app.service.context import Context, Limits, Summarizing
+from app.service.view_cache import ViewCache
 from app.settings import Settings
 from app.storage import fleet, schema
 from app.storage.database import Database
@@ -58,6 +59,7 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         closing.push_async_callback(_finish, unfinished)
         yield Context(
             database=database,
+            view_cache=ViewCache(settings.view_cache_bytes),
             tokens=TokenCounter(settings.encoding),
             limits=limits(settings),
             default_ttl_seconds=settings.default_ttl_seconds,

@@ -58,6 +58,9 @@ class Settings(BaseSettings):
     database_pool_size: int = Field(
         default=10, ge=1, le=1000, description="connections for reading, and as many for writing"
     )
+    view_cache_bytes: int = Field(
+        default=64 * 1024 * 1024, ge=0, description="memory for the views read last, of each server process; 0 for none"
+    )
 
     host: str = Field(default="127.0.0.1", description="address to bind")
     port: int = Field(default=8080, ge=0, le=65535, description="port to bind; 0 takes a free one")

@@ -32,9 +32,12 @@ _FIELDS: Final = {
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """Encode an answer. The client's own JSON goes out as the bytes it came in as."""
-    return Response(
-        msgspec.json.encode(value), status, media_type="application/json", headers=dict(headers) if headers else None
-    )
+    return Response(json_of(value), status, media_type="application/json", headers=dict(headers) if headers else None)
+
+
+def json_of(value: Any) -> bytes:
+    """Write a value as JSON."""
+    return msgspec.json.encode(value)
 
 
 def session(found: Session) -> schemas.Session:

@@ -51,15 +51,19 @@ async def get_view(
     """Return what the model should be sent, ready for its provider. HEAD and If-None-Match work."""
     output = query.output
     asked = Asked(at_version=query.at_version, last_n=query.last_n, known=known(headers.if_none_match or "", output))
-    version, view = await views.read_unless_known(ctx, tenant, session_id, asked)
+
+    async def write(view: View[StoredEvent]) -> bytes:
+        if output == "text":
+            return (await views.rendered(view, output)).text.encode()
+        return answers.json_of(await shown(session_id, view, output))
+
+    version, answer = await views.written(ctx, tenant, session_id, asked, output, write)
     tag = {"ETag": f'"{version}-{output}"'}
-    if view is None:
+    if answer is None:
         return Response(status_code=304, headers=tag)
     ctx.meter.read(output)
-    if output == "text":
-        told = await views.rendered(view, output)
-        return Response(told.text, media_type="text/plain; charset=utf-8", headers=tag)
-    return answers.answer(await shown(session_id, view, output), headers=tag)
+    kind = "text/plain; charset=utf-8" if output == "text" else "application/json"
+    return Response(answer, media_type=kind, headers=tag)
 
 
 async def shown(session_id: str, view: View[StoredEvent], output: Format) -> schemas.View:

@@ -8,6 +8,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from anyio import to_thread
 
 from app.domain.policy import Policy
+from app.service.view_cache import ViewCache
 from app.storage.database import Database
 from app.summarizer.model import Model
 from app.tokens import TokenCounter
@@ -66,11 +67,13 @@ class Summarizing:
 class Context:
     """The tools of the service: the database, the token counter, the limits, and a maker of new ids.
 
-    ``slots`` bound how many sessions of the fleet wait for the model at once. ``unfinished`` are the compactions that
-    outlive the request which began them; they end before the database is closed.
+    ``view_cache`` holds views that were read before. ``slots`` bound how many sessions of the fleet wait for the model
+    at once. ``unfinished`` are the compactions that outlive the request which began them; they end before the database
+    is closed.
     """
 
     database: Database
+    view_cache: ViewCache
     tokens: TokenCounter
     limits: Limits
     default_ttl_seconds: int | None

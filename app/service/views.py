@@ -1,5 +1,6 @@
 """The view: read it, and put it into a provider's shape."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
@@ -10,6 +11,7 @@ from app.domain.view import NOTHING_KNOWN, Known, View
 from app.formats import anyone, reading
 from app.formats.rendered import Rendered
 from app.service.context import Context, offloaded
+from app.service.view_cache import Entry
 from app.storage import sessions as session_store
 from app.storage import views as store
 
@@ -39,32 +41,56 @@ async def read(ctx: Context, tenant: str, session_id: str, asked: Asked) -> View
     Raises:
         SessionNotFound, SessionExpired, InvalidRequest (a version that the log has not reached).
     """
-    return _shown(await _found(ctx, tenant, session_id, asked), asked)
+    found, _ = await _found(ctx, tenant, session_id, asked)
+    return _shown(found, asked)
 
 
-async def read_unless_known(
-    ctx: Context, tenant: str, session_id: str, asked: Asked
-) -> tuple[int, View[StoredEvent] | None]:
-    """Return the version asked for with its view; without it, and without touching events, when the caller has it.
+async def written(
+    ctx: Context,
+    tenant: str,
+    session_id: str,
+    asked: Asked,
+    output: Format,
+    write: Callable[[View[StoredEvent]], Awaitable[bytes]],
+) -> tuple[int, bytes | None]:
+    """Return the version asked for with its view as ``write`` writes it in a format, or as it did before.
+
+    Without the view, and without touching events, when the caller has it.
 
     Raises:
         SessionNotFound, SessionExpired, InvalidRequest (a version that the log has not reached).
     """
-    found = await _found(ctx, tenant, session_id, asked)
-    return found.read, None if found.view is None else _shown(found, asked)
+    found, entry = await _found(ctx, tenant, session_id, asked)
+    if found.view is None:
+        return found.read, None
+    if entry is None or asked.last_n is not None:
+        return found.read, await write(_shown(found, asked))
+    answer = entry.answers.get(output)
+    if answer is None:
+        answer = await write(found.view)
+        ctx.view_cache.keep(entry, output, answer)
+    return found.read, answer
 
 
-async def _found(ctx: Context, tenant: str, session_id: str, asked: Asked) -> store.Found[StoredEvent]:
+async def _found(
+    ctx: Context, tenant: str, session_id: str, asked: Asked
+) -> tuple[store.Found[StoredEvent], Entry | None]:
+    """Read a view, and return it with its entry in the cache, if it has one."""
     key = session_store.key_of(tenant, session_id)
+    sent = ctx.view_cache.of(key) if asked.at_version is None else None
     async with ctx.database.reading() as reader:
-        found = await store.whole(reader, key, at_version=asked.at_version, known=asked.known)
+        found = await store.whole(
+            reader, key, at_version=asked.at_version, known=asked.known, held=sent.held if sent else None
+        )
     if found is None:
         raise SessionNotFound
     if found.expired:
         raise SessionExpired
-    if asked.at_version is not None and asked.at_version > found.version:
-        raise InvalidRequest.at("at_version", f"the log is at version {found.version}")
-    return found
+    if asked.at_version is not None:
+        if asked.at_version > found.version:
+            raise InvalidRequest.at("at_version", f"the log is at version {found.version}")
+        return found, None
+    return found, ctx.view_cache.take(key, found, sent)
 
 
 def _shown(found: store.Found[StoredEvent], asked: Asked) -> View[StoredEvent]:
