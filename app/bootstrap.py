@@ -17,6 +17,7 @@ from app.service import policies
 from app.service.context import Context, Limits, Summarizing
 from app.settings import Settings
 from app.storage import fleet, schema
+from app.storage.appends import Appends
 from app.storage.database import Database
 from app.summarizer.llm import Llm
 from app.tokens import TokenCounter
@@ -56,6 +57,7 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         closing.push_async_callback(_finish, unfinished, settings.shutdown_seconds)
         yield Context(
             database=database,
+            appends=Appends(database, unfinished),
             tokens=TokenCounter(settings.encoding),
             limits=limits(settings),
             default_ttl_seconds=settings.default_ttl_seconds,

@@ -8,6 +8,7 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from anyio import to_thread
 
 from app.domain.policy import Policy
+from app.storage.appends import Appends
 from app.storage.database import Database
 from app.summarizer.model import Model
 from app.tokens import TokenCounter
@@ -66,11 +67,12 @@ class Summarizing:
 class Context:
     """The tools of the service: the database, the token counter, the limits, and a maker of new ids.
 
-    ``slots`` bound how many sessions of the fleet wait for the model at once. ``unfinished`` are the compactions that
-    outlive the request which began them; they end before the database is closed.
+    ``appends`` are on their way to the database. ``slots`` bound how many sessions of the fleet wait for the model at
+    once. ``unfinished`` is the work that may outlive the request which began it; it ends before the database is closed.
     """
 
     database: Database
+    appends: Appends
     tokens: TokenCounter
     limits: Limits
     default_ttl_seconds: int | None
