@@ -16,6 +16,8 @@ from app.storage import events, flights
 from app.storage.database import Database
 from app.storage.flights import Batch, Flight
 
+# So many statements with one batch each may be in flight beside the flight: a few callers gain nothing by waiting.
+_MOST_ALONE: Final = 2
 # A larger batch would make everybody aboard wait for it, and gains nothing.
 _LARGE_EVENTS: Final = 100
 _LARGE_CHARACTERS: Final = 256 * 1024
@@ -24,9 +26,9 @@ _LARGE_CHARACTERS: Final = 256 * 1024
 class Appends:
     """The way of a process's appends to the database.
 
-    Who comes alone runs a statement of his own at once. Who comes while one is in flight waits for the next flight: one
-    statement for many batches, one flight at a time. While a statement of this process writes to a session, no flight
-    takes that session aboard, for it would find its row locked.
+    One of a few callers runs a statement of his own, at once. One of many waits for the next flight: one statement for
+    many batches, one flight at a time. While a statement of this process writes to a session, no flight takes that
+    session aboard, for it would find its row locked.
     """
 
     def __init__(self, database: Database, unfinished: set[asyncio.Task[Any]]) -> None:
@@ -45,13 +47,16 @@ class Appends:
         """
         characters = sum(len(draft.body) + len(draft.metadata) for draft in drafts)
         large = len(drafts) > _LARGE_EVENTS or characters > _LARGE_CHARACTERS
-        if large or not (self._alone or self._flying or self._waiting):
+        if large or self._may_go_alone(key):
             self._set_apart(key)
             return await self._by_itself(key, drafts, expected_version)
         batch = flights.Batch(key=key, drafts=drafts, expected_version=expected_version, characters=characters)
         self._waiting.setdefault(key, deque()).append(batch)
         self._depart()
         return await batch.answer
+
+    def _may_go_alone(self, key: UUID) -> bool:
+        return not self._waiting and key not in self._alone and len(self._alone) < _MOST_ALONE
 
     def _set_apart(self, key: UUID) -> None:
         """Take a session aboard no flight, until ``_by_itself`` has written to it."""
