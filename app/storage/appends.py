@@ -53,7 +53,18 @@ class Appends:
         batch = flights.Batch(key=key, drafts=drafts, expected_version=expected_version, characters=characters)
         self._waiting.setdefault(key, deque()).append(batch)
         self._depart()
-        return await batch.answer
+        try:
+            return await batch.answer
+        except asyncio.CancelledError:
+            self._forget(batch)
+            raise
+
+    def _forget(self, batch: Batch) -> None:
+        queue = self._waiting.get(batch.key, deque())
+        if batch in queue:
+            queue.remove(batch)
+            if not queue:
+                del self._waiting[batch.key]
 
     def _may_go_alone(self, key: UUID) -> bool:
         return not self._waiting and key not in self._alone and len(self._alone) < _MOST_ALONE
@@ -66,6 +77,11 @@ class Appends:
         try:
             async with self._database.one_statement() as tx:
                 return await events.append(tx, key, drafts, expected_version=expected_version)
+        except Unavailable:
+            # Who waits behind one that had no answer in time would only begin to wait as long.
+            for batch in self._waiting.pop(key, ()):
+                batch.fail(Unavailable())
+            raise
         finally:
             self._alone[key] -= 1
             if not self._alone[key]:

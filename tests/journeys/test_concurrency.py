@@ -445,6 +445,33 @@ def test_appends_that_queue_with_a_compaction_all_get_through(pair: Pair, talk: 
     assert {places[f"late-{number}"] for number in range(12)} < set(talk.seqs())
 
 
+def test_a_session_that_is_held_holds_up_its_own_appends_and_no_others(pair: Pair, talk: Talk) -> None:
+    names = [f"{talk.id}-{number}" for number in range(30)]
+    with pair.client() as client:
+        for name in (talk.id, *names):
+            Talk(client, name).append(user("Hello"))
+
+    async def scenario() -> list[Any]:
+        async with holding(pair, talk.id) as moment:
+            held_up = [
+                moment.post(number, f"{talk.path}/events", {"events": [event(f"w{number}")]}) for number in range(30)
+            ]
+            await moment.waited_for(2)
+            others = [
+                moment.post(number, f"/v1/sessions/{name}/events", {"events": [event("a"), event("b")]})
+                for number, name in enumerate(names)
+            ]
+            for answer in await asyncio.wait_for(asyncio.gather(*others), LONG):
+                assert [one["seq"] for one in answer.json()["events"]] == [2, 3]
+            assert not any(request.done() for request in held_up)
+        return await answered(moment, *held_up)
+
+    receipts = asyncio.run(scenario())
+
+    assert sorted(receipt["version"] for receipt in receipts) == [*range(2, 32)]
+    assert len(check_session(talk)) == 31
+
+
 @pytest.mark.parametrize("summary", [{}, SUMMARY], ids=["window", "summary"])
 def test_of_eight_compactions_with_one_plan_one_writes_and_seven_lose_the_race(
     pair: Pair, talk: Talk, summary: dict[str, Any]

@@ -18,7 +18,7 @@ from app.service import sessions
 from app.service.context import DEFAULT_TENANT, Context
 from app.service.drafts import NewEvent
 from app.service.events import Options, Receipt
-from app.storage import events, flights
+from app.storage import database, events, flights
 from app.storage import sessions as session_store
 from app.storage.database import UniqueViolation, Writer
 from tests.conftest import execute, rows, settings_for, wait_until
@@ -223,6 +223,22 @@ def test_a_caller_who_goes_away_harms_nobody(database_url: str, flown: list[int]
     asyncio.run(run())
 
     assert len(logs(database_url)["s"]) == 5
+
+
+def test_who_waits_behind_one_that_had_no_answer_in_time_does_not_begin_to_wait_as_long(database_url: str) -> None:
+    async def run() -> list[Any]:
+        async with running(database_url, "held", "s") as context, held(context, "held"):
+            waiting = asyncio.gather(
+                *(append(context, "held", said(f"{at}")) for at in range(5)), return_exceptions=True
+            )
+            await asyncio.sleep(0.05)
+            assert (await append(context, "s", said("a"))).version == 1
+            return await waiting
+
+    with patch.object(database, "STATEMENT_SECONDS", 0.5):
+        found = asyncio.run(run())
+
+    assert [type(one) for one in found] == [Unavailable] * 5
 
 
 def test_a_leader_who_goes_away_lets_the_others_go(database_url: str) -> None:
