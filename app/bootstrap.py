@@ -18,6 +18,7 @@ from app.service.context import Context, Limits, Summarizing
 from app.service.view_cache import ViewCache
 from app.settings import Settings
 from app.storage import fleet, schema
+from app.storage.appends import Appends
 from app.storage.database import Database
 from app.summarizer.llm import Llm
 from app.tokens import TokenCounter
@@ -59,6 +60,7 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         closing.push_async_callback(_finish, unfinished)
         yield Context(
             database=database,
+            appends=Appends(database, unfinished),
             view_cache=ViewCache(settings.view_cache_bytes),
             tokens=TokenCounter(settings.encoding),
             limits=limits(settings),

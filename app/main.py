@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI
 from app import __version__, bootstrap, logs
 from app.api import chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
 from app.api.deps import known_parameters_only
+from app.api.direct import Shortcut
 from app.api.door import Door
 from app.metrics import Meter
 from app.settings import Settings
@@ -55,5 +56,7 @@ def create_app(settings: Settings | None = None, *, serves: bool = True) -> Fast
     errors.install(app)
     documentation.install(app)
 
+    # The one that is added last is the outermost.
+    app.add_middleware(Shortcut, routes=[*events.direct.routes, *views.direct.routes])
     app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=meter.answered)
     return app

@@ -7,14 +7,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import structlog
 
+from app import logs
 from tests.api.asking import SECRET, problem
 from tests.api.test_errors import secret_bodies
 from tests.conftest import cloned, execute, wait_until
@@ -151,3 +153,26 @@ def test_json_lines_are_json_and_name_the_request(postgres: str, template: str, 
     assert [(line["request_id"], line["level"]) for line in failed] == [("req-8", "error")]
     assert any(" at " in kind and ".py:" in kind for kind in failed[0]["fault"]), "what went wrong, and where"
     assert third["request_id"] == "req-8"
+
+
+def test_text_without_a_terminal_looks_like_the_console_without_colours() -> None:
+    said: list[dict[str, Any]] = [
+        {"event": "request.finished", "route": "/v1/x", "status": 200, "milliseconds": 1.25},
+        {"event": "an event that is longer than its column", "fault": ["a b"], "none": None, "quoted": "a=b", "z": ""},
+        {"event": "bad", "exception": "Traceback:\n  x"},
+    ]
+    console = structlog.dev.ConsoleRenderer(colors=False)
+    for one in said:
+        line = {**one, "timestamp": "2026-01-01T00:00:00Z", "level": "warning", "logger": "turnlog"}
+        assert logs._text(None, "warning", dict(line)) == console(None, "warning", dict(line)).rstrip()
+
+
+def test_a_log_that_nobody_reads_any_more_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w", buffering=1) as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        logs._Lines("turnlog").write("a line")
+        with suppress(BrokenPipeError):
+            closed.close()
+    logs._Lines("turnlog").write("a line after the end")

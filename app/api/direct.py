@@ -5,18 +5,50 @@ this. Solving dependencies took longer than everything else that a request needs
 function takes is looked up once: what the dependencies are called with, one model for the query, one for the headers.
 """
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.domain.errors import InvalidRequest, MalformedRequest, Problem
+from app.api import errors
+from app.domain.errors import InvalidRequest, MalformedRequest, Problem, TurnlogError
 
 M = TypeVar("M", bound=BaseModel)
 Solver = Callable[[Request], Awaitable[Any]]
+
+
+class Shortcut:
+    """Middleware that serves direct routes without the framework's own layers, and lets all else through.
+
+    It looks for the route among all, and wraps it in two stacks of contexts and two handlers of exceptions, which takes
+    20 to 40 µs of the 550 µs that an append takes here. Without this middleware the routes do the same, more slowly.
+    """
+
+    def __init__(self, app: ASGIApp, *, routes: Iterable[BaseRoute]) -> None:
+        self.app = app
+        self._routes = [(one, one.get_route_handler()) for one in routes if isinstance(one, Direct)]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request for one of the routes, or pass it on."""
+        if scope["type"] == "http":
+            for route, serve in self._routes:
+                found = route.path_regex.match(scope["path"])
+                if found and scope["method"] in (route.methods or ()):
+                    scope.update(route=route, path_params=found.groupdict())
+                    request = Request(scope, receive, send)
+                    try:
+                        response = await serve(request)
+                    except (TurnlogError, HTTPException) as error:
+                        response = await errors.answer(request, error)
+                    await response(scope, receive, send)
+                    return
+        await self.app(scope, receive, send)
 
 
 class Direct(APIRoute):

@@ -111,6 +111,11 @@ def request_id_of(request: Request) -> str:
     return str(request.scope.get("state", {}).get("request_id", ""))
 
 
+async def answer(request: Request, error: TurnlogError | HTTPException) -> Response:
+    """Answer what a route refuses."""
+    return await (_ours(request, error) if isinstance(error, TurnlogError) else _http(request, error))
+
+
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, TurnlogError)  # noqa: S101 - what the handler is registered for
     if isinstance(error, errors.Unavailable):

@@ -9,6 +9,7 @@ from anyio import to_thread
 
 from app.domain.policy import Policy
 from app.service.view_cache import ViewCache
+from app.storage.appends import Appends
 from app.storage.database import Database
 from app.summarizer.model import Model
 from app.tokens import TokenCounter
@@ -67,12 +68,13 @@ class Summarizing:
 class Context:
     """The tools of the service: the database, the token counter, the limits, and a maker of new ids.
 
-    ``view_cache`` holds views that were read before. ``slots`` bound how many sessions of the fleet wait for the model
-    at once. ``unfinished`` are the compactions that outlive the request which began them; they end before the database
-    is closed.
+    ``appends`` are on their way to the database, ``view_cache`` holds views that were read before. ``slots`` bound how
+    many sessions of the fleet wait for the model at once. ``unfinished`` is the work that may outlive the request which
+    began it; it ends before the database is closed.
     """
 
     database: Database
+    appends: Appends
     view_cache: ViewCache
     tokens: TokenCounter
     limits: Limits

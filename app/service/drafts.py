@@ -107,7 +107,7 @@ def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) 
         event.check_id(event_id)
         event.check_type(new.type)
         _check_fields(new)
-        metadata = _object(new.metadata or "{}", "/metadata")
+        metadata = "{}" if new.metadata is None else _object(new.metadata, "/metadata")
     except InvalidRequest as error:
         raise error.below(new.place) from error
     body = _body(new)

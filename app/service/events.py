@@ -73,8 +73,7 @@ async def append(ctx: Context, tenant: str, session_id: str, batch: Sequence[New
     made = await drafts.make(ctx, batch, idempotency_key=options.idempotency_key)
     key = session_store.key_of(tenant, session_id)
     try:
-        async with ctx.database.one_statement() as tx:
-            base = await store.append(tx, key, made, expected_version=options.expected_version)
+        base = await ctx.appends.append(key, made, expected_version=options.expected_version)
     except UniqueViolation as error:
         if error.constraint != store.EVENT_ID_CONSTRAINT:
             raise

@@ -1,6 +1,5 @@
 """The log: append to it, find in it, read pages of it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
@@ -44,34 +43,15 @@ async def append(writer: Writer, key: UUID, drafts: Sequence[Draft], *, expected
     Raises:
         UniqueViolation: of ``EVENT_ID_CONSTRAINT`` when one of the ids is stored already; nothing was stored then.
     """
-    messages = [draft for draft in drafts if draft.role is not None]
     row = await writer.first(
-        _APPEND,
-        {
-            "key": key,
-            "expected": expected_version,
-            "added": len(drafts),
-            "messages": len(messages),
-            "turns": sum(draft.starts_turn for draft in messages),
-            "tokens": sum(draft.token_count for draft in messages),
-            "ids": [draft.event_id for draft in drafts],
-            "types": [draft.type for draft in drafts],
-            "roles": [draft.role for draft in drafts],
-            "synthetic": [draft.synthetic for draft in drafts],
-            "token_counts": [draft.token_count for draft in drafts],
-            "call_ids": [_call_ids(draft) for draft in drafts],
-            "timestamps": [draft.timestamp and draft.timestamp.isoformat() for draft in drafts],
-            "bodies": [draft.body for draft in drafts],
-            "metadata": [draft.metadata for draft in drafts],
-        },
+        _APPEND, {"key": key, "expected": expected_version, **rows.figures_of(drafts), **rows.columns_of(drafts)}
     )
     return row.base if row else None
 
 
 # The update takes the session's row lock, so batches queue up and seq has no gaps; after the wait Postgres judges the
 # WHERE again on the newest row. An id that is stored already fails the whole statement, for the snapshot that
-# could tell in advance is older than the lock. Times travel as text, for the driver takes the first and the last moment
-# that Python knows for minus and plus infinity.
+# could tell in advance is older than the lock.
 _APPEND: Final = text("""
     WITH log AS (
         UPDATE sessions
@@ -98,11 +78,6 @@ _APPEND: Final = text("""
     )
     SELECT base FROM log
 """)
-
-
-def _call_ids(draft: Draft) -> str | None:
-    ids = draft.calls if draft.answers is None else (draft.answers,)
-    return json.dumps(ids) if ids else None
 
 
 async def with_ids(reader: Reader, key: UUID, event_ids: Sequence[str]) -> dict[str, StoredEvent]:

@@ -2,10 +2,10 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from app.domain.event import Event, StoredEvent
+from app.domain.event import Draft, Event, StoredEvent
 from app.domain.ranges import Ranges
 from app.storage.database import Row
 
@@ -98,3 +98,38 @@ def ranges_of(multirange: str | None) -> Ranges:
 def multirange_of(ranges: Ranges) -> str:
     """Write ranges as an int8multirange."""
     return "{" + ",".join(f"[{first},{last}]" for first, last in ranges.pairs) + "}"
+
+
+def figures_of(drafts: Sequence[Draft]) -> dict[str, int]:
+    """Return what drafts add to the figures of a session."""
+    messages = [draft for draft in drafts if draft.role is not None]
+    return {
+        "added": len(drafts),
+        "messages": len(messages),
+        "turns": sum(draft.starts_turn for draft in messages),
+        "tokens": sum(draft.token_count for draft in messages),
+    }
+
+
+def columns_of(drafts: Sequence[Draft]) -> dict[str, list[Any]]:
+    """Return drafts as the columns of event rows.
+
+    Times travel as text, for the driver takes the first and the last moment that Python knows for minus and plus
+    infinity.
+    """
+    return {
+        "ids": [draft.event_id for draft in drafts],
+        "types": [draft.type for draft in drafts],
+        "roles": [draft.role for draft in drafts],
+        "synthetic": [draft.synthetic for draft in drafts],
+        "token_counts": [draft.token_count for draft in drafts],
+        "call_ids": [_call_ids(draft) for draft in drafts],
+        "timestamps": [draft.timestamp and draft.timestamp.isoformat() for draft in drafts],
+        "bodies": [draft.body for draft in drafts],
+        "metadata": [draft.metadata for draft in drafts],
+    }
+
+
+def _call_ids(draft: Draft) -> str | None:
+    ids = draft.calls if draft.answers is None else (draft.answers,)
+    return json.dumps(ids) if ids else None

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 from uuid import UUID, uuid5
 
@@ -52,7 +52,12 @@ class Found:
 
 def key_of(tenant: str, session_id: str) -> UUID:
     """Return the key under which a tenant's session is stored; equal for nobody else's."""
-    return uuid5(uuid5(_NAMESPACE, tenant), session_id)
+    return uuid5(_namespace(tenant), session_id)
+
+
+@lru_cache(maxsize=1024)
+def _namespace(tenant: str) -> UUID:
+    return uuid5(_NAMESPACE, tenant)
 
 
 async def find(reader: Reader, key: UUID) -> Found | None:

@@ -430,7 +430,8 @@ def test_appends_that_queue_with_a_compaction_all_get_through(pair: Pair, talk: 
                 moment.post(number, f"{talk.path}/events", {"events": [event(f"late-{number}")]})
                 for number in range(12)
             ]
-            await moment.waited_for(13)
+            # In each service one of them waits for the lock, and the others for that one.
+            await moment.waited_for(3)
         return await answered(moment, *requests)
 
     applied, *receipts = asyncio.run(scenario())
@@ -442,6 +443,33 @@ def test_appends_that_queue_with_a_compaction_all_get_through(pair: Pair, talk: 
     assert len(log) == 17 + 1 + 12 + (2 if summary else 0)
     assert boundaries(log)[0]["payload"]["covered"] == [[2, 13]]
     assert {places[f"late-{number}"] for number in range(12)} < set(talk.seqs())
+
+
+def test_a_session_that_is_held_holds_up_its_own_appends_and_no_others(pair: Pair, talk: Talk) -> None:
+    names = [f"{talk.id}-{number}" for number in range(30)]
+    with pair.client() as client:
+        for name in (talk.id, *names):
+            Talk(client, name).append(user("Hello"))
+
+    async def scenario() -> list[Any]:
+        async with holding(pair, talk.id) as moment:
+            held_up = [
+                moment.post(number, f"{talk.path}/events", {"events": [event(f"w{number}")]}) for number in range(30)
+            ]
+            await moment.waited_for(2)
+            others = [
+                moment.post(number, f"/v1/sessions/{name}/events", {"events": [event("a"), event("b")]})
+                for number, name in enumerate(names)
+            ]
+            for answer in await asyncio.wait_for(asyncio.gather(*others), LONG):
+                assert [one["seq"] for one in answer.json()["events"]] == [2, 3]
+            assert not any(request.done() for request in held_up)
+        return await answered(moment, *held_up)
+
+    receipts = asyncio.run(scenario())
+
+    assert sorted(receipt["version"] for receipt in receipts) == [*range(2, 32)]
+    assert len(check_session(talk)) == 31
 
 
 @pytest.mark.parametrize("summary", [{}, SUMMARY], ids=["window", "summary"])

@@ -14,7 +14,6 @@ import asyncpg
 import httpx
 import pytest
 from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
 
 from app import bootstrap, embedded
 from app.domain.errors import Unavailable
