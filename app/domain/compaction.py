@@ -176,9 +176,9 @@ def _pinned(found: Parts[E], *, with_summaries: bool) -> tuple[E, ...]:
 
 def covering(view: View[E], pinned: Sequence[E], preserved: Sequence[E]) -> Plan:
     """Plan to cover everything in the view that is neither pinned nor preserved (rule 22)."""
-    kept = Ranges.of(event.seq for event in (*pinned, *preserved))
-    leaving = [event for event in view.events if event.seq not in kept]
-    newly = Ranges.of(event.seq for event in leaving)
+    staying = {event.seq for event in (*pinned, *preserved)}
+    leaving = [event for event in view.events if event.seq not in staying]
+    kept, newly = Ranges.of(staying), Ranges.of(event.seq for event in leaving)
     before, lost = view.tokens, sum(event.token_count for event in leaving)
     turns_lost = sum(event.starts_turn for event in leaving)
     return Plan(

@@ -17,7 +17,16 @@ class Ranges:
     @classmethod
     def of(cls, seqs: Iterable[int]) -> "Ranges":
         """Write ``seqs`` (any order, repeats allowed) as ranges."""
-        return cls.joined((seq, seq) for seq in seqs)
+        pairs: list[tuple[int, int]] = []
+        first = last = None
+        for seq in sorted(seqs):
+            if last is not None and seq <= last + 1:
+                last = seq
+                continue
+            if first is not None and last is not None:
+                pairs.append((first, last))
+            first = last = seq
+        return cls((*pairs, (first, last)) if first is not None and last is not None else ())
 
     @classmethod
     def joined(cls, pairs: Iterable[tuple[int, int]]) -> "Ranges":

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from app.domain.event import Draft, Event, StoredEvent
 from app.domain.ranges import Ranges
 from app.storage.database import Row
@@ -28,6 +30,7 @@ WHOLE_COLUMNS: Final = {
 }
 WHOLE: Final = ", ".join(["type", *(f"{written} AS {column}" for column, written in WHOLE_COLUMNS.items())])
 
+_IDS: Final = msgspec.json.Decoder(list[str])
 _CLOSED_OPEN: Final = re.compile(r"\[(\d+),(\d+)\)")
 
 
@@ -86,7 +89,7 @@ def _called(role: str | None, call_ids: str | None) -> tuple[tuple[str, ...], st
     """Return the calls that a message makes, and the one that it answers."""
     if call_ids is None:
         return (), None
-    ids = json.loads(call_ids)
+    ids = _IDS.decode(call_ids)
     return ((), ids[0] if ids else None) if role == "tool" else (tuple(ids), None)
 
 
