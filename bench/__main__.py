@@ -13,7 +13,7 @@ import uvloop
 from rich.console import Console
 
 from bench import machine, postgres, report, results, servers
-from bench.parts import append, compaction, costs, in_process, peers, sweeps, views, workers
+from bench.parts import append, compaction, costs, in_process, memory, peers, sweeps, views, workers
 from bench.results import Results
 from bench.stage import Budget, Part, Stage
 
@@ -27,6 +27,7 @@ PARTS: Final[dict[str, Part]] = {
     "purge": sweeps.purge,
     "fleet": sweeps.fleet,
     "cost": costs.run,
+    "memory": memory.run,
     "peers": peers.run,
 }
 _FOLDER: Final = Path(__file__).with_name("results")

@@ -1,7 +1,7 @@
 """Load over HTTP: keep-alive connections with one request in flight each.
 
 The generator shares two cores with what it measures, so it has to be cheap. It is a bare asyncio protocol on uvloop
-around httptools' parser, about 20 µs of one core for a request, where httpx takes 500 µs. It is one process, for
+around httptools' parser, some 50 to 90 µs of one core for a request, where httpx takes 500 µs. It is one process, for
 several would compete with the server. `Sample.own_cpu` says what it took, so that nobody has to believe this.
 """
 

@@ -36,6 +36,10 @@ class Server:
         """Return the seconds of CPU it has used since it began."""
         return cpu_of(self.processes())
 
+    def rss(self) -> int:
+        """Return the resident set of its largest process now, in bytes."""
+        return max(int(process.memory_info().rss) for process in self.processes())
+
     def peak_rss(self) -> int:
         """Return the largest resident set that one of its processes ever had, in bytes."""
         return max(_peak(process.pid) for process in self.processes())

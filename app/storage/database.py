@@ -1,5 +1,6 @@
 """Connections to PostgreSQL: a handle for reading, which the server itself holds to reading, and one for writing."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
@@ -130,23 +131,30 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Reader]:
         """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
-        with _translated():
-            async with self._reading.connection() as connection:
-                yield Reader(connection)
+        async with _lent(self._reading) as connection:
+            yield Reader(connection)
 
     @asynccontextmanager
     async def one_statement(self) -> AsyncIterator[Writer]:
         """Open a handle for a write that is a single statement and so needs no transaction around it."""
-        with _translated():
-            async with self._writing.connection() as connection:
-                yield Writer(connection)
+        async with _lent(self._writing) as connection:
+            yield Writer(connection)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
         """Open a transaction: committed when the block ends, rolled back when it raises."""
-        with _translated():
-            async with self._writing.connection() as connection, connection.transaction():
+        async with _lent(self._writing) as connection:
+            transaction = connection.transaction()
+            with _translated():
+                await transaction.start()
+            try:
                 yield Writer(connection)
+            except BaseException:
+                with _translated():
+                    await transaction.rollback()
+                raise
+            with _translated():
+                await transaction.commit()
 
     def pool_use(self) -> dict[str, int]:
         """Return how many connections of each pool are in use right now."""
@@ -167,6 +175,21 @@ class Database:
         """Close every connection."""
         await self._reading.close()
         await self._writing.close()
+
+
+@asynccontextmanager
+async def _lent(pool: Pool) -> AsyncIterator[Any]:
+    """Lend a connection. After a caller who went away, or trouble with the connection, nobody else gets it."""
+    with _translated():
+        connection = await pool.take()
+    broken = False
+    try:
+        yield connection
+    except (asyncio.CancelledError, Unavailable):
+        broken = True
+        raise
+    finally:
+        pool.give_back(connection, broken=broken)
 
 
 @contextmanager

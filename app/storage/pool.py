@@ -7,14 +7,10 @@ Postgres takes to append an event (docs/performance.md).
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import asyncpg
-
-# After these the connection is in the middle of something, or gone: nobody else may get it.
-_BROKEN: Final = (asyncio.CancelledError, TimeoutError, OSError, asyncpg.InterfaceError)
 
 
 class Pool:
@@ -34,26 +30,26 @@ class Pool:
         """How many connections are in somebody's hands."""
         return self._size - self._free
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncIterator[Any]:
-        """Lend a connection.
+    async def take(self) -> Any:
+        """Lend a connection, which has to be given back.
 
         Raises:
             TimeoutError: none became free in time; and what connecting raises.
         """
         await self._take_turn()
-        connection = None
         try:
-            connection = await self._open()
-            yield connection
-        except _BROKEN:
-            if connection is not None:
-                connection.terminate()
-            raise
-        finally:
-            if connection is not None and not connection.is_closed():
-                self._idle.append(connection)
+            return await self._open()
+        except BaseException:
             self._pass_turn()
+            raise
+
+    def give_back(self, connection: Any, *, broken: bool = False) -> None:
+        """Take a connection back. One that somebody left in the middle of something is ``broken``, and ended."""
+        if broken:
+            connection.terminate()
+        elif not connection.is_closed():
+            self._idle.append(connection)
+        self._pass_turn()
 
     async def _open(self) -> Any:
         """Return an idle connection that is still there, or a new one."""
