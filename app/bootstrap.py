@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,11 +14,11 @@ from app.domain.errors import InvalidRequest
 from app.domain.policy import LlmSummarizer, Policy, standing
 from app.metrics import Meter
 from app.service import policies
+from app.service.appends import Appends
 from app.service.context import Context, Limits, Summarizing
 from app.service.view_cache import ViewCache
 from app.settings import Settings
 from app.storage import fleet, schema
-from app.storage.appends import Appends
 from app.storage.database import Database
 from app.summarizer.llm import Llm
 from app.tokens import TokenCounter
@@ -86,8 +86,12 @@ async def _stand(database: Database, policy: Policy | None, text: str | None) ->
 
 async def _finish(unfinished: set[asyncio.Task[Any]]) -> None:
     """Let compactions end that outlived the request which began them, for a while, and stop the rest."""
-    if unfinished:
-        _, late = await asyncio.wait(unfinished, timeout=_FINISH_SECONDS)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_FINISH_SECONDS):
+            # What ends may have begun something else.
+            while unfinished:
+                await asyncio.wait(set(unfinished))
+    while late := set(unfinished):
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)

@@ -53,6 +53,8 @@ class _Lines:
 
     def write(self, line: str) -> None:
         """Write a line. Where nobody reads them any more, what was to be told is done all the same."""
+        if sys.stderr is None:
+            return
         try:
             sys.stderr.write(f"{line}\n")
         except (OSError, ValueError):
@@ -70,7 +72,7 @@ def _add_name_and_level(logger: _Lines, level: str, line: MutableMapping[str, An
 def _renderer(output: Literal["text", "json"]) -> Any:
     if output == "json":
         return structlog.processors.JSONRenderer()
-    if sys.stderr.isatty():
+    if sys.stderr is not None and sys.stderr.isatty():
         # A plain traceback: the rich one shows local variables, and those hold what clients said.
         return structlog.dev.ConsoleRenderer(colors=True, exception_formatter=structlog.dev.plain_traceback)
     return _text

@@ -7,8 +7,7 @@ from fastapi import Depends, FastAPI
 
 from app import __version__, bootstrap, logs
 from app.api import chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
-from app.api.deps import known_parameters_only
-from app.api.direct import Shortcut
+from app.api.direct import Shortcut, known_parameters_only
 from app.api.door import Door
 from app.metrics import Meter
 from app.settings import Settings
@@ -42,17 +41,13 @@ def create_app(settings: Settings | None = None, *, serves: bool = True) -> Fast
         dependencies=[Depends(known_parameters_only)],
         # A path is what it says: no answer sends a client on to another one.
         redirect_slashes=False,
-        # These two are routes like the others, so that a misspelt parameter is an error there too.
+        # They are routes like the others, so that a misspelt parameter is an error there too.
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
     )
     app.state.meter = meter
-    # These first: they are asked for most, and routes are tried in order.
-    app.include_router(events.direct)
-    app.include_router(views.direct)
-    for noun in (sessions, events, compactions, fleet, chat_memory, operations):
-        app.include_router(noun.router)
+    _include_routes(app)
     errors.install(app)
     documentation.install(app)
 
@@ -60,3 +55,11 @@ def create_app(settings: Settings | None = None, *, serves: bool = True) -> Fast
     app.add_middleware(Shortcut, routes=[*events.direct.routes, *views.direct.routes])
     app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=meter.answered)
     return app
+
+
+def _include_routes(app: FastAPI) -> None:
+    # These first: they are asked for most, and routes are tried in order.
+    for router in (events.direct, views.direct):
+        app.include_router(router)
+    for noun in (sessions, events, compactions, fleet, chat_memory, operations):
+        app.include_router(noun.router)

@@ -9,8 +9,6 @@ from fastapi import Depends, Path, Request
 from starlette.exceptions import HTTPException
 
 from app.api import errors
-from app.api.direct import query_names
-from app.api.documentation import QUERY_PREFIXES
 from app.api.door import plain
 from app.domain import exact_json
 from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound, TurnlogError
@@ -101,20 +99,6 @@ AnySessionId = Annotated[str, Depends(_any_session_id)]
 EventId = Annotated[str, Depends(_event_id)]
 ConversationId = Annotated[str, Depends(_conversation_id)]
 NewConversationId = Annotated[str, Depends(_new_conversation_id)]
-
-
-async def known_parameters_only(request: Request) -> None:
-    """Refuse query parameters that the route does not have: a misspelt filter must not be silently ignored.
-
-    Raises:
-        MalformedRequest: naming the parameter.
-    """
-    route = request.scope["route"]
-    known = query_names(route.dependant)
-    prefixes = (route.openapi_extra or {}).get(QUERY_PREFIXES, ())
-    for name in request.query_params:
-        if name not in known and not name.startswith(tuple(prefixes)):
-            raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
 
 
 async def body_of(request: Request, shape: type[T], *, empty: bytes | None = None) -> T:

@@ -5,6 +5,7 @@ this. Solving dependencies took longer than everything else that a request needs
 function takes is looked up once: what the dependencies are called with, one model for the query, one for the headers.
 """
 
+import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -17,6 +18,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api import errors
+from app.api.documentation import QUERY_PREFIXES
 from app.domain.errors import InvalidRequest, MalformedRequest, Problem, TurnlogError
 
 M = TypeVar("M", bound=BaseModel)
@@ -58,21 +60,45 @@ class Direct(APIRoute):
         """Return the function that serves a request."""
         function = cast("Callable[..., Awaitable[Response]]", self.endpoint)
         given = self.dependant
-        solvers = [(one.name, _solver(one)) for one in given.dependencies if one.name is not None]
+        solvers = [(one.name, _solver(one)) for one in given.dependencies if one.call is not known_parameters_only]
         query, headers = _model(given.query_params), _model(given.header_params)
         known = query_names(given)
 
         async def serve(request: Request) -> Response:
-            values = {name: await solve(request) for name, solve in solvers}
+            solved = [(name, await solve(request)) for name, solve in solvers]
+            values = {name: value for name, value in solved if name is not None}
             if given.request_param_name:
                 values[given.request_param_name] = request
+            check_names(request.query_params, known)
             if query:
-                values[query[0]] = _read(query[1], _checked(request.query_params, known))
+                values[query[0]] = _read(query[1], request.query_params)
             if headers:
                 values[headers[0]] = _read(headers[1], _headers(headers[1], request))
             return await function(**values)
 
         return serve
+
+
+async def known_parameters_only(request: Request) -> None:
+    """Refuse query parameters that the route does not have: a misspelt filter must not be silently ignored.
+
+    Raises:
+        MalformedRequest: naming the parameter.
+    """
+    route = request.scope["route"]
+    prefixes = (route.openapi_extra or {}).get(QUERY_PREFIXES, ())
+    check_names(request.query_params, query_names(route.dependant), tuple(prefixes))
+
+
+def check_names(given: Iterable[str], known: set[str], prefixes: tuple[str, ...] = ()) -> None:
+    """Refuse names of query parameters that are not known and do not begin with a prefix of those a client chooses.
+
+    Raises:
+        MalformedRequest: naming the parameter.
+    """
+    for name in given:
+        if name not in known and not name.startswith(prefixes or "\0"):
+            raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
 
 
 def query_names(given: Dependant) -> set[str]:
@@ -90,12 +116,21 @@ def query_names(given: Dependant) -> set[str]:
 def _solver(dependency: Dependant) -> Solver:
     """Return what calls a dependency, which is async and takes the request, one part of the path, or nothing."""
     call = cast("Callable[..., Awaitable[Any]]", dependency.call)
+    asks = [
+        *dependency.query_params, *dependency.header_params, *dependency.cookie_params, *dependency.body_params,
+        *dependency.dependencies, *dependency.path_params[1:],
+    ]  # fmt: skip
+    takes_both = dependency.request_param_name and dependency.path_params
+    if asks or takes_both or not inspect.iscoroutinefunction(call):
+        # Found out when the route is built. Leaving out what a dependency asks for could let somebody in.
+        raise TypeError(f"{call} asks for more than a direct route gives: the request, or one part of the path")
     if dependency.request_param_name:
-        return call
+        name = dependency.request_param_name
+        return lambda request: call(**{name: request})
     if not dependency.path_params:
         return lambda _: call()
-    (part,) = (field.alias for field in dependency.path_params)
-    return lambda request: call(request.path_params[part])
+    (field,) = dependency.path_params
+    return lambda request: call(**{field.name: request.path_params[field.alias]})
 
 
 def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel]] | None:
@@ -105,17 +140,12 @@ def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel]] | None:
     return field.name, cast("type[BaseModel]", field.field_info.annotation)
 
 
-def _checked(given: Mapping[str, str], known: set[str]) -> Mapping[str, str]:
-    """Refuse query parameters that the route does not have: a misspelt filter must not be silently ignored."""
-    for name in given:
-        if name not in known:
-            raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
-    return given
-
-
 def _headers(model: type[BaseModel], request: Request) -> dict[str, str]:
-    """Return those headers that a model names; one that is sent on several lines is a list of its values."""
-    found = {name: request.headers.getlist(name.replace("_", "-")) for name in model.model_fields}
+    """Return those headers that a model names. Lines that say the same are one, and others are a list of their values.
+
+    A proxy that doubles an Idempotency-Key must not make another key of it.
+    """
+    found = {name: dict.fromkeys(request.headers.getlist(name.replace("_", "-"))) for name in model.model_fields}
     return {name: ", ".join(values) for name, values in found.items() if values}
 
 

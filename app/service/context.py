@@ -8,8 +8,8 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from anyio import to_thread
 
 from app.domain.policy import Policy
+from app.service.appends import Appends
 from app.service.view_cache import ViewCache
-from app.storage.appends import Appends
 from app.storage.database import Database
 from app.summarizer.model import Model
 from app.tokens import TokenCounter

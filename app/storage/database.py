@@ -1,7 +1,7 @@
 """Connections to PostgreSQL: a handle for reading, which the server itself holds to reading, and one for writing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from typing import Any, Final
@@ -144,17 +144,18 @@ class Database:
     async def writing(self) -> AsyncIterator[Writer]:
         """Open a transaction: committed when the block ends, rolled back when it raises."""
         async with _lent(self._writing) as connection:
-            transaction = connection.transaction()
-            with _translated():
-                await transaction.start()
+            # Named, for the rules are made for this level, whatever the database's default is.
+            transaction = connection.transaction(isolation="read_committed")
+            await _in_time(transaction.start())
             try:
                 yield Writer(connection)
-            except BaseException:
-                with _translated():
-                    await transaction.rollback()
+            except (asyncio.CancelledError, Unavailable):
+                # The connection is ended, and the transaction with it: there may be nobody who hears a rollback.
                 raise
-            with _translated():
-                await transaction.commit()
+            except BaseException:
+                await _in_time(transaction.rollback())
+                raise
+            await _in_time(transaction.commit())
 
     def pool_use(self) -> dict[str, int]:
         """Return how many connections of each pool are in use right now."""
@@ -190,6 +191,13 @@ async def _lent(pool: Pool) -> AsyncIterator[Any]:
         raise
     finally:
         pool.give_back(connection, broken=broken)
+
+
+async def _in_time(step: Coroutine[Any, Any, None]) -> None:
+    """Begin or end a transaction, with the same patience as for a statement."""
+    with _translated():
+        async with asyncio.timeout(STATEMENT_SECONDS):
+            await step
 
 
 @contextmanager

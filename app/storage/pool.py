@@ -8,9 +8,12 @@ Postgres takes to append an event (docs/performance.md).
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
+
+# A server that does not answer within this time does not hear of a connection's end either.
+_END_SECONDS: Final = 2.0
 
 
 class Pool:
@@ -24,6 +27,8 @@ class Pool:
         self._idle: list[Any] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._size = size
+        self._ending: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     @property
     def in_use(self) -> int:
@@ -35,7 +40,10 @@ class Pool:
 
         Raises:
             TimeoutError: none became free in time; and what connecting raises.
+            InterfaceError: the pool is closed.
         """
+        if self._is_closed:
+            raise asyncpg.InterfaceError("the pool is closed")
         await self._take_turn()
         try:
             return await self._open()
@@ -44,12 +52,30 @@ class Pool:
             raise
 
     def give_back(self, connection: Any, *, broken: bool = False) -> None:
-        """Take a connection back. One that somebody left in the middle of something is ``broken``, and ended."""
-        if broken:
-            connection.terminate()
-        elif not connection.is_closed():
+        """Take a connection back. One that somebody left in the middle of something is ``broken``, and ended.
+
+        Its statement is called off first, which takes a moment, and only then is it somebody else's turn: there are
+        never more connections than the pool has places.
+        """
+        if broken or self._is_closed:
+            task = asyncio.create_task(self._end(connection))
+            self._ending.add(task)
+            task.add_done_callback(self._ended)
+            return
+        if not connection.is_closed():
             self._idle.append(connection)
         self._pass_turn()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._ending.discard(task)
+        self._pass_turn()
+
+    async def _end(self, connection: Any) -> None:
+        try:
+            # The driver waits for the server's word that it has called the statement off.
+            await connection.close(timeout=_END_SECONDS)
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            connection.terminate()
 
     async def _open(self) -> Any:
         """Return an idle connection that is still there, or a new one."""
@@ -87,10 +113,7 @@ class Pool:
         self._free += 1
 
     async def close(self) -> None:
-        """Close the idle connections; whoever still has one ends with it."""
-        while self._idle:
-            connection = self._idle.pop()
-            try:
-                await connection.close(timeout=self._seconds)
-            except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
-                connection.terminate()
+        """Close the idle connections; those that are still lent are ended when they come back."""
+        self._is_closed = True
+        idle, self._idle = self._idle, []
+        await asyncio.gather(*map(self._end, idle), *self._ending)

@@ -484,4 +484,18 @@ def test_c66_a_summary_that_is_bigger_than_what_it_replaces_is_not_taken(either:
     assert (outcome["status"], outcome["reason"]) == ("unchanged", "does-not-shrink")
     assert outcome["tokens"] == {"before": 60, "after": 60, "saved": 0}
     assert state(talk) == before
+    # Forty tokens are less than the frame of a summary alone, so nobody was paid to find out.
+    assert attempts(talk) == []
+
+
+def test_c66_a_summary_that_is_bigger_than_a_larger_part_is_not_taken_either(either: Modelled) -> None:
+    talk = either.talk()
+    for message in turns(3):
+        talk.append({"message": message, "token_count": 100})
+    before = state(talk)
+    either.server.answer = text_of(2000)
+    outcome = condense(talk, last_turns=1)
+    assert (outcome["status"], outcome["reason"]) == ("unchanged", "does-not-shrink")
+    assert outcome["tokens"] == {"before": 600, "after": 600, "saved": 0}
+    assert state(talk) == before
     assert attempts(talk)[0]["reason"] == "does-not-shrink"

@@ -47,6 +47,7 @@ def found(events: tuple[StoredEvent, ...], *, born: datetime = BORN, is_held: bo
         "policy": None,
         "retry_at": None,
         "due": False,
+        "failures": 0,
         "is_held": is_held,
         "view": View(version=version, boundary=None, covered=NOTHING, events=events),
         **changes,

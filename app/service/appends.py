@@ -6,7 +6,7 @@ matter with goes that way, by itself (docs/decisions/0012-appends-leave-together
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,6 +21,9 @@ _MOST_ALONE: Final = 2
 # A larger batch would make everybody aboard wait for it, and gains nothing.
 _LARGE_EVENTS: Final = 100
 _LARGE_CHARACTERS: Final = 256 * 1024
+# A flight waits for no row lock. One that is longer on its way has met a database that does not answer, and everybody
+# else's appends wait for it to come home.
+_FLIGHT_SECONDS: Final = 5.0
 
 
 class Appends:
@@ -47,7 +50,7 @@ class Appends:
         """
         characters = sum(len(draft.body) + len(draft.metadata) for draft in drafts)
         large = len(drafts) > _LARGE_EVENTS or characters > _LARGE_CHARACTERS
-        if large or self._may_go_alone(key):
+        if (large and key not in self._alone) or self._may_go_alone(key):
             self._set_apart(key)
             return await self._by_itself(key, drafts, expected_version)
         batch = flights.Batch(key=key, drafts=drafts, expected_version=expected_version, characters=characters)
@@ -67,7 +70,11 @@ class Appends:
                 del self._waiting[batch.key]
 
     def _may_go_alone(self, key: UUID) -> bool:
-        return not self._waiting and key not in self._alone and len(self._alone) < _MOST_ALONE
+        return key not in self._alone and len(self._alone) < _MOST_ALONE and not self._may_fly()
+
+    def _may_fly(self) -> bool:
+        """Somebody waits whose session nobody writes to alone."""
+        return any(key not in self._alone for key in self._waiting)
 
     def _set_apart(self, key: UUID) -> None:
         """Take a session aboard no flight, until ``_by_itself`` has written to it."""
@@ -77,10 +84,9 @@ class Appends:
         try:
             async with self._database.one_statement() as tx:
                 return await events.append(tx, key, drafts, expected_version=expected_version)
-        except Unavailable:
+        except Unavailable as error:
             # Who waits behind one that had no answer in time would only begin to wait as long.
-            for batch in self._waiting.pop(key, ()):
-                batch.fail(Unavailable())
+            _fail(self._waiting.pop(key, ()), error)
             raise
         finally:
             self._alone[key] -= 1
@@ -90,15 +96,16 @@ class Appends:
 
     def _depart(self) -> None:
         """Start a flight, unless there is one or nobody to take aboard."""
-        if not self._flying and any(key not in self._alone for key in self._waiting):
+        if not self._flying and self._may_fly():
             self._flying = True
             self._begin(self._fly())
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do work in a task of its own, so that no caller who goes away takes it with him."""
         task = asyncio.create_task(work)
         self._unfinished.add(task)
         task.add_done_callback(self._unfinished.discard)
+        return task
 
     async def _fly(self) -> None:
         """Carry those who wait, one flight after the other, while there are any."""
@@ -128,13 +135,13 @@ class Appends:
     async def _carry(self, flight: Flight) -> None:
         everyone = [batch for group in flight.values() for batch in group]
         try:
-            async with self._database.one_statement() as tx:
+            async with asyncio.timeout(_FLIGHT_SECONDS), self._database.one_statement() as tx:
                 found = await flights.append(tx, flight)
-        except (Unavailable, asyncio.CancelledError) as error:
-            for batch in everyone:
-                batch.fail(Unavailable())
-            if isinstance(error, asyncio.CancelledError):
-                raise
+        except (Unavailable, TimeoutError) as error:
+            _fail(everyone, error)
+        except asyncio.CancelledError:
+            _fail(everyone, Unavailable())
+            raise
         except Exception:  # noqa: BLE001 - one batch's fault, such as an id that is stored already, but whose?
             for batch in everyone:
                 self._send_alone(batch)
@@ -156,10 +163,20 @@ class Appends:
 
     def _send_alone(self, batch: Batch) -> None:
         self._set_apart(batch.key)
-        self._begin(self._answer_alone(batch))
+        task = self._begin(self._answer_alone(batch))
+        # One that is stopped has told nobody, perhaps not even begun.
+        task.add_done_callback(lambda done: batch.fail(Unavailable()) if done.cancelled() else None)
 
     async def _answer_alone(self, batch: Batch) -> None:
         try:
             batch.tell(await self._by_itself(batch.key, batch.drafts, batch.expected_version))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is for the caller
             batch.fail(error)
+
+
+def _fail(batches: Iterable[Batch], error: Exception) -> None:
+    """Tell callers that the database was away, each with an error of his own that says what was the matter with it."""
+    for batch in batches:
+        told = type(error)() if isinstance(error, Unavailable) else Unavailable()
+        told.__cause__ = error.__cause__ or error
+        batch.fail(told)
