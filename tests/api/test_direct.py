@@ -1,11 +1,13 @@
 """Direct routes: served past the framework's own layers, they answer as they do through them."""
 
+import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 from unittest.mock import patch
 
 import httpx
 import pytest
+from fastapi import APIRouter, Depends, FastAPI, Header, HTTPException, Request, Response
 
 from app.api import direct
 from tests.conftest import Service, settings_for
@@ -58,3 +60,55 @@ def test_the_shortcut_answers_what_the_framework_answers(clients: list[httpx.Cli
         }, at
     for client in clients:
         assert 'route="/v1/sessions/{session_id}/events"' in client.get("/metrics").text
+
+
+def test_a_key_that_a_proxy_has_doubled_is_still_one_key(http: httpx.Client, session_id: str) -> None:
+    path = f"/v1/sessions/{session_id}/events?create=true"
+    body = {"events": [{"message": user("a")}]}
+    assert http.post(path, json=body, headers={"Idempotency-Key": "k"}).status_code == 201
+    doubled = http.post(path, json=body, headers=[("Idempotency-Key", "k"), ("Idempotency-Key", "k")])
+    assert doubled.status_code == 200
+    assert doubled.json()["version"] == 1
+
+
+async def _with_a_header(authorization: Annotated[str | None, Header()] = None) -> str:
+    return authorization or "nobody"
+
+
+def _not_async(request: Request) -> str:
+    return request.method
+
+
+async def _nested(name: Annotated[str, Depends(_with_a_header)]) -> str:
+    return name
+
+
+@pytest.mark.parametrize("dependency", [_with_a_header, _not_async, _nested], ids=lambda one: one.__name__)
+def test_a_route_that_would_leave_out_what_a_dependency_asks_for_cannot_be_built(dependency: Any) -> None:
+    router = APIRouter(route_class=direct.Direct)
+
+    async def serve(name: Annotated[str, Depends(dependency)]) -> Response:
+        return Response(name)
+
+    with pytest.raises(TypeError, match="asks for more"):
+        router.get("/x")(serve)
+
+
+def test_a_dependency_without_a_name_is_asked_too() -> None:
+    async def refuse(request: Request) -> None:
+        raise HTTPException(403, request.url.path)
+
+    router = APIRouter(route_class=direct.Direct)
+
+    @router.get("/x", dependencies=[Depends(refuse)])
+    async def serve() -> Response:
+        return Response("in")
+
+    app = FastAPI()
+    app.include_router(router)
+
+    async def ask() -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://here") as client:
+            return (await client.get("/x")).status_code
+
+    assert asyncio.run(ask()) == 403
