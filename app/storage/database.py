@@ -27,6 +27,10 @@ _NOT_LET_IN: Final = ("28", "3D", "42501")
 _UNAVAILABLE_STATES: Final = {"25006", "40001", "40P01", "55P03"}
 
 
+# The driver's words for a connection that cannot be used; the second one's, when a server is killed at an odd moment.
+_LOST: Final = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+
+
 class UniqueViolation(Exception):
     """A unique constraint refused a row; ``constraint`` is its name."""
 
@@ -205,7 +209,7 @@ def _translated() -> Iterator[None]:
     """Turn the driver's errors into ours, by SQLSTATE and constraint name."""
     try:
         yield
-    except (DBAPIError, OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError) as error:
+    except (DBAPIError, OSError, TimeoutError, asyncpg.PostgresError, *_LOST) as error:
         ours = _ours(error)
         if ours is None:
             raise

@@ -74,7 +74,7 @@ class Pool:
         try:
             # The driver waits for the server's word that it has called the statement off.
             await connection.close(timeout=_END_SECONDS)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError):
+        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
             connection.terminate()
 
     async def _open(self) -> Any:
