@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain import compaction
-from app.domain.compaction import DETAILS, Plan, Reason, Tokens, Unchanged
+from app.domain.compaction import DETAILS, Left, Plan, Reason, Tokens, Unchanged
 from app.domain.parts import take_apart
 from app.domain.policy import LlmSummarizer, Policy, Summarizer, TextSummarizer
 from app.domain.ranges import Ranges
@@ -245,3 +245,41 @@ def narrowed(said: str, shown: int, kept: int = 1) -> tuple[int, int] | None:
 def test_no_more_is_covered_than_the_summarizer_was_shown(said: str, shown: int, covered: int | None) -> None:
     found = narrowed(said, shown)
     assert (found and found[0]) == covered
+
+
+def limited(said: str, tokens: int) -> int:
+    """Return up to which seq a plan covers that may cover about so many tokens."""
+    log = Log(said)
+    policy = turns(1, LlmSummarizer())
+    return compaction.limited(log.view, policy, planned(log, policy), tokens).covered.pairs[-1][1]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "covered"),
+    [
+        (1000, 6),  # all of it is less
+        (60, 6),  # as much as it is
+        (59, 4),  # two whole turns
+        (45, 4),  # half a turn more does not count
+        (20, 2),  # one turn
+        (5, 6),  # not even one, so nothing is gained by covering less
+    ],
+)
+def test_no_more_is_planned_than_a_summarizer_has_time_for(tokens: int, covered: int) -> None:
+    assert limited("U1 A1 U2 A2 U3 A3 U4 A4", tokens) == covered
+
+
+@pytest.mark.parametrize(
+    ("policy", "found", "why", "rests"),
+    [
+        (budget(40), Left(turns=3, events=7), None, Left(events=7)),  # a turn that grows may push another one out
+        (budget(40), Left(turns=1, events=7), None, Left(turns=1)),  # one turn always stays
+        (turns(2), Left(turns=2, events=7), None, Left(turns=2)),  # its window counts turns
+        (budget(40), Left(turns=3, events=7), Reason.DOES_NOT_SHRINK, Left(turns=3)),  # trying again costs money
+        (budget(40), Left(turns=3, events=7), Reason.NO_SAFE_CUT, Left(events=7)),  # a result may come
+    ],
+)
+def test_a_view_rests_until_it_has_grown_by_what_can_change_it(
+    policy: Policy, found: Left, why: Reason | None, rests: Left
+) -> None:
+    assert compaction.resting(policy, found, why) == rests

@@ -46,3 +46,10 @@ def test_what_stands_for_a_session_is_when_its_policy_fires_and_whether_it_calls
     assert standing(Policy(window=window, trigger=TurnCount(5))) == Standing((Mark(6, 0),), summarizes=False)
     assert standing(Policy(window=window, summarizer=LlmSummarizer())) == Standing((Mark(0, 0),), summarizes=True)
     assert standing(Policy(window=window, summarizer=TextSummarizer(text="x"))).summarizes is False
+
+
+def test_only_a_budget_that_keeps_room_for_a_summary_holds_the_whole_summary_to_it() -> None:
+    room = LlmSummarizer(max_tokens=100)
+    assert Policy(window=Window(Rule.TOKEN_BUDGET, 1000), summarizer=room).fits_summary
+    assert not Policy(window=Window(Rule.TOKEN_BUDGET, 1000), summarizer=LlmSummarizer()).fits_summary
+    assert not Policy(window=Window(Rule.LAST_TURNS, 3), summarizer=room).fits_summary
