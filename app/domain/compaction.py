@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar
 
 from app.domain import parts, trigger, turn, window
@@ -159,12 +160,9 @@ def limited(view: View[E], policy: Policy, planned: Plan, tokens: int) -> Plan:
     """
     if planned.covered_tokens <= tokens:
         return planned
-    shown, used = 0, 0
-    for event in parts.take_apart(view).turns:
-        used += event.token_count
-        if used > tokens:
-            break
-        shown = event.seq
+    turns = parts.take_apart(view).turns
+    so_far = accumulate(event.token_count for event in turns)
+    shown = max((event.seq for event, used in zip(turns, so_far, strict=True) if used <= tokens), default=0)
     return narrowed(view, policy, shown) or planned
 
 
