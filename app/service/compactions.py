@@ -122,7 +122,8 @@ def run_of(ctx: Context, key: UUID, found: Found[Event], policy: Policy, planned
         policy=policy,
         how=policy.summarizer,
         plan=limited,
-        settles=standing and limited is planned,
+        standing=standing,
+        whole=limited is planned,
     )
 
 

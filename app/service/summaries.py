@@ -45,7 +45,8 @@ _WRITE_AGAIN_SECONDS: Final = 0.5
 class Run:
     """One compaction by the model: of which session as it was found, by which policy and plan.
 
-    ``settles`` says that the policy is the one that stands for the session, and that the plan is all it comes to.
+    ``standing`` says that the policy is the one that stands for the session, and ``whole`` that the plan is all that it
+    comes to.
     """
 
     key: UUID
@@ -54,7 +55,8 @@ class Run:
     policy: Policy
     how: LlmSummarizer
     plan: Plan
-    settles: bool
+    standing: bool
+    whole: bool
 
 
 async def attempt(ctx: Context, run: Run) -> Outcome:
@@ -112,7 +114,7 @@ class _Attempt:
                 plan=sealed,
                 policy=run.policy,
                 # What only a part of the plan was good for is gone on with at once.
-                settles=run.settles and plan is run.plan,
+                settles=run.standing and run.whole and plan is run.plan,
                 standing=run.found.policy,
                 summary=summary,
                 attempt=(self._id, self._ending("applied")),
@@ -170,7 +172,7 @@ class _Attempt:
         """End without a boundary. A session of the fleet then waits for its next turn rather than pay again."""
         run = self._run
         async with self._ctx.database.writing() as tx:
-            if run.settles:
+            if run.standing:
                 await fleet_store.settle(tx, [settling.of(run.key, run.found, run.policy, why.reason)])
             await self._end(tx, "unchanged", reason=why.reason)
         self._meter("unchanged")
@@ -199,7 +201,7 @@ class _Attempt:
         run = self._run
         log.warning("summary.failed", cause=error.cause, attempt=self._id)
         async with self._ctx.database.writing() as tx:
-            if run.settles:
+            if run.standing:
                 await settling.let_wait(tx, run.key, run.found.created_at, failures=run.found.failures + 1)
             await self._end(tx, "failed", error=error.cause)
         self._meter("failed")

@@ -753,3 +753,21 @@ def test_a_policy_whose_own_window_fires_its_trigger_again_is_refused(
         assert answer.status_code == (422 if refused else (200 if answer is answers[2] else 201)), answer.text
         if refused:
             assert [one["pointer"] for one in answer.json()["errors"]] == ["/policy/window"]
+
+
+def test_a_backlog_that_is_done_in_portions_waits_after_a_failure_too(postgres: str, template: str) -> None:
+    small = {"max_input_tokens": 2000, "max_tokens": 200}
+    with modelled(postgres, template, asks=small) as fleet:
+        said = [{"message": message, "token_count": 5000} for message in turns(12)]
+        talk = standing(fleet, "s", SUMMED, *said)
+        fleet.server.answer = Reply(status=400)
+        assert run(fleet.http)["failed"] == 1
+        assert "retry_at" in talk.session()
+        assert run(fleet.http)["results"] == []
+        asked = len(fleet.server.requests)
+        execute(fleet.url, "UPDATE sessions SET retry_at = now()")
+        fleet.server.answer = "A summary."
+        # Forty thousand tokens at a time, and at once again until the window fits.
+        assert sum(run(fleet.http)["applied"] for _ in range(4)) == 3
+        assert len(fleet.server.requests) == asked + 3
+        assert talk.view()["turns"] == 2
