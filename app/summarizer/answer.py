@@ -5,10 +5,13 @@ No message quotes the answer, for it may repeat the conversation, and messages r
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from app.domain.errors import SummarizerFailed
 
+T = TypeVar("T")
 # Providers and the servers in front of them spell an ordinary end in these ways; some leave it out.
 _ENDED: Final = frozenset({"stop", "end_turn", "stop_sequence", "eos", "eos_token", "end", "complete", "completed"})
 _CUT_OFF: Final = frozenset({"length", "max_tokens", "max_output_tokens", "model_context_window_exceeded"})
@@ -68,6 +71,20 @@ def _text(raw: Raw) -> str:
     if raw.has_reasoning or (raw.text or "").strip():
         raise SummarizerFailed("only-reasoning", "the model only reasoned and wrote no summary")
     raise SummarizerFailed("empty", "the model wrote nothing")
+
+
+def decoded(body: bytes, shape: type[T], what: str) -> T:
+    """Read an answer's JSON; ``what`` it should be is named when it is not.
+
+    Raises:
+        SummarizerFailed: ``unreadable``.
+    """
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    # Raised out here, the failure does not carry the decoder's error along, which may quote the answer.
+    raise unreadable(f"it is not {what}")
 
 
 def unreadable(why: str) -> SummarizerFailed:

@@ -46,7 +46,7 @@ def read(body: bytes, *, asked: str) -> Answer:
     Raises:
         SummarizerFailed: it is no summary (``answer.judged``), or ``unreadable``.
     """
-    message = _message(body)
+    message = answer.decoded(body, _Message, "an Anthropic message in JSON")
     kinds = {block.type for block in message.content}
     raw = Raw(
         # A text with citations comes in several blocks that are one text.
@@ -61,12 +61,3 @@ def read(body: bytes, *, asked: str) -> Answer:
         model=message.model if isinstance(message.model, str) and message.model else asked,
         used=(usage.get("input_tokens"), usage.get("output_tokens")),
     )
-
-
-def _message(body: bytes) -> _Message:
-    try:
-        return msgspec.json.decode(body, type=_Message)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    # Raised out here, the failure does not carry the decoder's error along, which may quote the answer.
-    raise answer.unreadable("it is not an Anthropic message in JSON")

@@ -78,7 +78,7 @@ def read(body: bytes, *, asked: str) -> Answer:
     Raises:
         SummarizerFailed: it is no summary (``answer.judged``), or ``unreadable``.
     """
-    completion = _completion(body)
+    completion = answer.decoded(body, _Completion, "a chat completion in JSON")
     if not completion.choices:
         raise answer.unreadable("it holds no choice")
     choice = completion.choices[0]
@@ -88,15 +88,6 @@ def read(body: bytes, *, asked: str) -> Answer:
         model=completion.model if isinstance(completion.model, str) and completion.model else asked,
         used=(usage.get("prompt_tokens"), usage.get("completion_tokens")),
     )
-
-
-def _completion(body: bytes) -> _Completion:
-    try:
-        return msgspec.json.decode(body, type=_Completion)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    # Raised out here, the failure does not carry the decoder's error along, which may quote the answer.
-    raise answer.unreadable("it is not a chat completion in JSON")
 
 
 def _raw(choice: _Choice) -> Raw:
