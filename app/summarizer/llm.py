@@ -79,27 +79,39 @@ class Llm:
         return f"Llm(provider={self._provider!r}, model={self.name!r})"
 
     async def complete(self, prompt: Prompt, *, max_tokens: int, deadline: float) -> Answer:
-        """Ask, again where that may help, and return the answer; see ``Model``."""
+        """Ask, again where that may help, and return the answer; see ``Model``.
+
+        A deadline that passes while a failed call is tried again tells that failure: what the last try would have
+        come to is not known, and "not in time" would hide what is.
+        """
         failure: SummarizerFailed
+        failed: list[SummarizerFailed] = []
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._patiently(prompt, max_tokens, deadline)
+                return await self._patiently(prompt, max_tokens, deadline, failed)
         except TimeoutError:
-            failure = SummarizerTimeout("the model server did not answer in time")
+            failure = failed[-1] if failed else SummarizerTimeout("the model server did not answer in time")
         except _Passing as passing:
             failure = passing.failure
         # Raised out here, so that no error of the HTTP client hangs on it: some of those quote the headers.
         raise failure
 
-    async def _patiently(self, prompt: Prompt, max_tokens: int, deadline: float) -> Answer:
-        """Try up to ``ATTEMPTS`` times, and no more once the next wait would not end before the deadline."""
+    async def _patiently(
+        self, prompt: Prompt, max_tokens: int, deadline: float, failed: list[SummarizerFailed]
+    ) -> Answer:
+        """Try up to ``ATTEMPTS`` times, and no more once the next wait would not end before the deadline.
+
+        The failures that another try follows are added to ``failed``.
+        """
         clock = asyncio.get_running_loop().time
         backoff = tenacity.wait_exponential_jitter(initial=self._pause, max=_LONGEST_PAUSE, jitter=self._pause)
 
         def wait(state: tenacity.RetryCallState) -> float:
             error = state.outcome.exception() if state.outcome else None
-            asked = error.after if isinstance(error, _Passing) else None
-            return backoff(state) if asked is None else asked
+            if not isinstance(error, _Passing):
+                return 0.0
+            failed.append(error.failure)
+            return backoff(state) if error.after is None else error.after
 
         def is_enough(state: tenacity.RetryCallState) -> bool:
             return state.attempt_number >= ATTEMPTS or clock() + state.upcoming_sleep >= deadline

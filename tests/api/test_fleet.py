@@ -24,7 +24,7 @@ REPORT = {"due", "applied", "unchanged", "failed", "deferred", "remaining", "res
 @pytest.fixture(scope="module", params=PROVIDERS)
 def each(request: pytest.FixtureRequest, postgres: str, template: str) -> Iterator[Modelled]:
     """One service with a model for each protocol."""
-    with modelled(postgres, template, request.param, asks={"timeout": 2}) as running:
+    with modelled(postgres, template, request.param, asks={"timeout": 4}) as running:
         yield running
 
 

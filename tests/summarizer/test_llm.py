@@ -157,6 +157,23 @@ def test_the_deadline_ends_an_answer_that_does_not(reply: Reply, provider: Provi
     assert found.cause == "timeout"
 
 
+@pytest.mark.parametrize(
+    ("first", "cause"),
+    [
+        # What a client sees of a server that goes away in the middle of a retry.
+        (Reply(hangs_up=True), "unreachable"),
+        # The provider said that it has enough, and then nothing more.
+        (Reply(status=429), "rate-limited"),
+    ],
+)
+def test_a_deadline_that_ends_a_retry_tells_what_failed_before(first: Reply, cause: str) -> None:
+    with ModelServer() as server:
+        server.script([first])
+        server.answer = Reply(hangs=True)
+        assert failure(server, seconds=3).cause == cause
+        assert len(server.requests) == 2
+
+
 def test_a_deadline_that_has_passed_is_a_timeout() -> None:
     with ModelServer() as server:
         assert failure(server, seconds=-1).cause == "timeout"
