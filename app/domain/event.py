@@ -9,6 +9,7 @@ from app.domain.errors import InvalidRequest
 from app.domain.ranges import Ranges
 
 type_name = re.compile(r"[A-Z][A-Z0-9_.]{0,63}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 MESSAGE: Final = "MESSAGE"
 COMPACTION: Final = "COMPACTION"
@@ -98,7 +99,7 @@ def check_id(event_id: str) -> str:
     """
     if not 1 <= len(event_id) <= MAX_ID_CHARACTERS:
         raise InvalidRequest.at("/id", f"an event id has 1 to {MAX_ID_CHARACTERS} characters")
-    if any(character < " " or character == "\x7f" for character in event_id):
+    if _CONTROL.search(event_id):
         raise InvalidRequest.at("/id", "an event id has no control characters")
     return event_id
 

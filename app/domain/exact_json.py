@@ -7,9 +7,9 @@ to compare it. So numbers keep their exact value, whatever their size.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 from app.domain.errors import InvalidRequest
 
@@ -22,6 +22,10 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 # A string that never ends is eaten to the end of the text: looking for its end from every quote would take for ever.
 _STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 _STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+
+
+class _IsRepeated(Exception):
+    """A key occurs twice in an object."""
 
 
 class _Repeated(dict[str, Json]):
@@ -53,26 +57,39 @@ def parse(text: str) -> Json:
         InvalidRequest: naming the place, for what cannot be kept or is ambiguous: lone surrogates, a key
             that occurs twice in one object, NaN and Infinity.
     """
-    repeated: list[_Repeated] = []
-
-    def as_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-        result = dict(pairs)
-        if len(result) == len(pairs):
-            return result
-        marked = _Repeated(result)
-        marked.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        repeated.append(marked)
-        return marked
-
     try:
-        value: Json = json.loads(
-            text, object_pairs_hook=as_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse
-        )
+        value = _decoded(text)
     except json.JSONDecodeError as error:
         raise InvalidRequest.at("", f"is not JSON: {error.msg} at character {error.pos}") from error
-    if repeated or _SURROGATE_ESCAPE.search(text):
+    if _SURROGATE_ESCAPE.search(text):
         _check_places(value)
     return value
+
+
+def _decoded(text: str) -> Json:
+    try:
+        return cast("Json", _STRICT.decode(text))
+    except _IsRepeated:
+        # The decoder has lost where it is; what a lenient one makes of the text is searched for the place.
+        value: Json = _LENIENT.decode(text)
+        _check_places(value)
+        return value
+
+
+def _unrepeated(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise _IsRepeated
+    return result
+
+
+def _marked(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) == len(pairs):
+        return result
+    marked = _Repeated(result)
+    marked.key = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+    return marked
 
 
 def _integer(digits: str) -> int | Decimal:
@@ -88,6 +105,17 @@ def _number(text: str) -> Decimal:
 
 def _refuse(name: str) -> Json:
     raise InvalidRequest.at("", f"{name} is not JSON")
+
+
+def _decoder(as_object: Callable[[list[tuple[str, Json]]], dict[str, Json]]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        object_pairs_hook=as_object, parse_int=_integer, parse_float=_number, parse_constant=_refuse
+    )
+
+
+# Made once: ``json.loads`` makes one for each call, which takes as long as reading a kilobyte.
+_STRICT: Final = _decoder(_unrepeated)
+_LENIENT: Final = _decoder(_marked)
 
 
 def _check_places(value: Json) -> None:

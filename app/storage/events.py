@@ -52,7 +52,7 @@ async def append(writer: Writer, key: UUID, drafts: Sequence[Draft], *, expected
 # The update takes the session's row lock, so batches queue up and seq has no gaps; after the wait Postgres judges the
 # WHERE again on the newest row. An id that is stored already fails the whole statement, for the snapshot that
 # could tell in advance is older than the lock.
-_APPEND: Final = text("""
+_APPEND: Final = text(f"""
     WITH log AS (
         UPDATE sessions
            SET version = version + :added,
@@ -64,20 +64,12 @@ _APPEND: Final = text("""
            AND (CAST(:expected AS bigint) IS NULL OR version = :expected)
         RETURNING version - :added AS base
     ), stored AS (
-        INSERT INTO events (session_key, seq, event_id, type, role, synthetic, token_count, call_ids, timestamp,
-                            body, metadata)
-        SELECT :key, log.base + draft.position, draft.event_id, draft.type, draft.role, draft.synthetic,
-               draft.token_count, CAST(draft.call_ids AS json), CAST(draft.timestamp AS timestamptz),
-               CAST(draft.body AS json), CAST(draft.metadata AS json)
-          FROM log, unnest(CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:roles AS text[]),
-                           CAST(:synthetic AS boolean[]), CAST(:token_counts AS integer[]),
-                           CAST(:call_ids AS text[]), CAST(:timestamps AS text[]),
-                           CAST(:bodies AS text[]), CAST(:metadata AS text[]))
-               WITH ORDINALITY
-               AS draft (event_id, type, role, synthetic, token_count, call_ids, timestamp, body, metadata, position)
+        INSERT INTO events (session_key, seq, {rows.DRAFT_COLUMNS})
+        SELECT :key, log.base + draft.position, {rows.STORED}
+          FROM log, unnest({rows.DRAFTS}) WITH ORDINALITY AS draft ({rows.DRAFT_COLUMNS}, position)
     )
     SELECT base FROM log
-""")
+""")  # noqa: S608
 
 
 async def with_ids(reader: Reader, key: UUID, event_ids: Sequence[str]) -> dict[str, StoredEvent]:

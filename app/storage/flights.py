@@ -91,14 +91,18 @@ async def append(writer: Writer, flight: Flight) -> dict[UUID, tuple[int | None,
     """
     drafts = {key: [draft for batch in group for draft in batch.drafts] for key, group in flight.items()}
     figures = [rows.figures_of(one) for one in drafts.values()]
+    names = {key: str(key) for key in flight}
     found = await writer.all(
         _APPEND_ALL,
         {
-            "keys": list(flight),
-            "expected": [group[0].expected_version for group in flight.values()],
-            **{name: [one[name] for one in figures] for name in ("added", "messages", "turns", "tokens")},
-            "owners": [key for key, one in drafts.items() for _ in one],
-            "positions": [position for one in drafts.values() for position in range(1, len(one) + 1)],
+            "keys": rows.column(list(names.values())),
+            "expected": rows.column([_number(group[0].expected_version) for group in flight.values()]),
+            **{
+                name: rows.column([str(one[name]) for one in figures])
+                for name in ("added", "messages", "turns", "tokens")
+            },
+            "owners": rows.column([names[key] for key, one in drafts.items() for _ in one]),
+            "positions": rows.column([str(at) for one in drafts.values() for at in range(1, len(one) + 1)]),
             **rows.columns_of([draft for one in drafts.values() for draft in one]),
         },
     )
@@ -108,13 +112,14 @@ async def append(writer: Writer, flight: Flight) -> dict[UUID, tuple[int | None,
 # A locked row is skipped, so that one session's trouble is not everybody's; it is told from a missing one by looking
 # for it, with a subquery that Postgres cannot turn into a scan of the table. A row that changed since the snapshot is
 # judged as it is now, as everywhere.
-_APPEND_ALL: Final = text("""
+_APPEND_ALL: Final = text(f"""
     WITH wanted AS MATERIALIZED (
-        SELECT * FROM unnest(CAST(:keys AS uuid[]), CAST(:expected AS bigint[]), CAST(:added AS bigint[]),
-                             CAST(:messages AS bigint[]), CAST(:turns AS bigint[]), CAST(:tokens AS bigint[]))
+        SELECT * FROM unnest({rows.array("keys", "uuid")}, {rows.array("expected", "bigint")},
+                             {rows.array("added", "bigint")}, {rows.array("messages", "bigint")},
+                             {rows.array("turns", "bigint")}, {rows.array("tokens", "bigint")})
                AS w (session_key, expected, added, messages, turns, tokens)
     ), locked AS MATERIALIZED (
-        SELECT session_key FROM sessions WHERE session_key = ANY(CAST(:keys AS uuid[]))
+        SELECT session_key FROM sessions WHERE session_key = ANY({rows.array("keys", "uuid")})
          ORDER BY session_key
            FOR NO KEY UPDATE SKIP LOCKED
     ), log AS (
@@ -129,22 +134,18 @@ _APPEND_ALL: Final = text("""
            AND (w.expected IS NULL OR s.version = w.expected)
         RETURNING s.session_key, s.version - w.added AS base
     ), stored AS (
-        INSERT INTO events (session_key, seq, event_id, type, role, synthetic, token_count, call_ids, timestamp,
-                            body, metadata)
-        SELECT log.session_key, log.base + draft.position, draft.event_id, draft.type, draft.role, draft.synthetic,
-               draft.token_count, CAST(draft.call_ids AS json), CAST(draft.timestamp AS timestamptz),
-               CAST(draft.body AS json), CAST(draft.metadata AS json)
-          FROM unnest(CAST(:owners AS uuid[]), CAST(:positions AS bigint[]),
-                      CAST(:ids AS text[]), CAST(:types AS text[]), CAST(:roles AS text[]),
-                      CAST(:synthetic AS boolean[]), CAST(:token_counts AS integer[]),
-                      CAST(:call_ids AS text[]), CAST(:timestamps AS text[]),
-                      CAST(:bodies AS text[]), CAST(:metadata AS text[]))
-               AS draft (session_key, position, event_id, type, role, synthetic, token_count, call_ids, timestamp,
-                         body, metadata)
+        INSERT INTO events (session_key, seq, {rows.DRAFT_COLUMNS})
+        SELECT log.session_key, log.base + draft.position, {rows.STORED}
+          FROM unnest({rows.array("owners", "uuid")}, {rows.array("positions", "bigint")}, {rows.DRAFTS})
+               AS draft (session_key, position, {rows.DRAFT_COLUMNS})
           JOIN log USING (session_key)
     )
     SELECT w.session_key, log.base,
            locked.session_key IS NULL
            AND (SELECT true FROM sessions s WHERE s.session_key = w.session_key) IS NOT NULL AS held
       FROM wanted w LEFT JOIN locked USING (session_key) LEFT JOIN log USING (session_key)
-""")
+""")  # noqa: S608
+
+
+def _number(value: int | None) -> str | None:
+    return None if value is None else str(value)

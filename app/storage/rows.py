@@ -114,25 +114,65 @@ def figures_of(drafts: Sequence[Draft]) -> dict[str, int]:
     }
 
 
-def columns_of(drafts: Sequence[Draft]) -> dict[str, list[Any]]:
-    """Return drafts as the columns of event rows.
+def columns_of(drafts: Sequence[Draft]) -> dict[str, str]:
+    """Return drafts as the columns of event rows, for ``DRAFTS``.
 
     Times travel as text, for the driver takes the first and the last moment that Python knows for minus and plus
     infinity.
     """
     return {
-        "ids": [draft.event_id for draft in drafts],
-        "types": [draft.type for draft in drafts],
-        "roles": [draft.role for draft in drafts],
-        "synthetic": [draft.synthetic for draft in drafts],
-        "token_counts": [draft.token_count for draft in drafts],
-        "call_ids": [_call_ids(draft) for draft in drafts],
-        "timestamps": [draft.timestamp and draft.timestamp.isoformat() for draft in drafts],
-        "bodies": [draft.body for draft in drafts],
-        "metadata": [draft.metadata for draft in drafts],
+        "ids": column([draft.event_id for draft in drafts]),
+        "types": column([draft.type for draft in drafts]),
+        "roles": column([draft.role for draft in drafts]),
+        "synthetic": column(["t" if draft.synthetic else "f" for draft in drafts]),
+        "token_counts": column([str(draft.token_count) for draft in drafts]),
+        "call_ids": column([_call_ids(draft) for draft in drafts]),
+        "timestamps": column([draft.timestamp.isoformat() if draft.timestamp else None for draft in drafts]),
+        "bodies": column([draft.body for draft in drafts]),
+        "metadata": column([draft.metadata for draft in drafts]),
     }
+
+
+def column(values: Sequence[str | None]) -> str:
+    """Join values to one text, which Postgres takes apart again (``array``); None becomes null, and so does "".
+
+    The driver looks at each element of an array for a microsecond, which was a sixth of what a batch of ten costs.
+
+    Raises:
+        ValueError: a value holds the separator. No JSON, id or type does: they were checked.
+    """
+    joined = _SEPARATOR.join([value or "" for value in values])
+    if joined.count(_SEPARATOR) != len(values) - 1:
+        raise ValueError("a value holds the separator of columns")
+    return joined
+
+
+def array(name: str, kind: str) -> str:
+    """Write the array of a ``column`` that a statement is given under this name."""
+    split = f"string_to_array(CAST(:{name} AS text), E'\\x1f', '')"
+    return split if kind == "text" else f"CAST({split} AS {kind}[])"
 
 
 def _call_ids(draft: Draft) -> str | None:
     ids = draft.calls if draft.answers is None else (draft.answers,)
     return json.dumps(ids) if ids else None
+
+
+_SEPARATOR: Final = "\x1f"
+_DRAFT: Final = {
+    "event_id": array("ids", "text"),
+    "type": array("types", "text"),
+    "role": array("roles", "text"),
+    "synthetic": array("synthetic", "boolean"),
+    "token_count": array("token_counts", "integer"),
+    "call_ids": array("call_ids", "text"),
+    "timestamp": array("timestamps", "text"),
+    "body": array("bodies", "text"),
+    "metadata": array("metadata", "text"),
+}
+# The arrays that ``columns_of`` makes, the columns that they are, and what is stored of them.
+DRAFTS: Final = ", ".join(_DRAFT.values())
+DRAFT_COLUMNS: Final = ", ".join(_DRAFT)
+STORED: Final = """draft.event_id, draft.type, draft.role, draft.synthetic, draft.token_count,
+               CAST(draft.call_ids AS json), CAST(draft.timestamp AS timestamptz), CAST(draft.body AS json),
+               CAST(draft.metadata AS json)"""
