@@ -120,6 +120,9 @@ def _filled(sql: str, terms: Sequence[str]) -> str:
 def _term(one: Parameter, name: str, key: UUID, ids: Sequence[str], variables: dict[str, str]) -> str:
     if one.text is None:
         return f"CAST(NULL AS {one.type})"
+    if not one.text:
+        # pgbench has no variable that is empty.
+        return f"CAST('' AS {one.type})"
     if one.text == str(key):
         return ":key"
     text = one.text
