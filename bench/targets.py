@@ -1,4 +1,4 @@
-"""The targets of issue 5: ratios to pgbench, as what must be and what is aimed at."""
+"""The targets: ratios to pgbench, as what must be and what is aimed at."""
 
 from typing import Final, NamedTuple
 

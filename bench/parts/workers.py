@@ -24,16 +24,16 @@ async def run(stage: Stage) -> None:
         await logs.seed(connection, Log(session_id="shared", events=1_000, boundaries=1))
         await postgres.settled(connection)
 
-        def contender(server: Server, reading: bool) -> Contender:  # noqa: FBT001
+        def contender(server: Server, events: int) -> Contender:
             async def measure() -> float:
-                each = [requests.view("shared") if reading else requests.append(name, 1) for name in names]
+                each = [requests.append(name, events) if events else requests.view("shared") for name in names]
                 return (await load.run(server.port, each, stage.budget.seconds)).rate
 
             return measure
 
-        for operation, reading in (("append 1, by workers", False), ("view of 40, by workers", True)):
-            line = stage.results.line("workers", operation, clients=_CLIENTS)
-            await interleave(stage, line, {TURNLOG: contender(one, reading), _TWO: contender(two, reading)})
+        for operation, events in (("append 1", 1), ("append 10", 10), ("view of 40", 0)):
+            line = stage.results.line("workers", f"{operation}, by workers", clients=_CLIENTS)
+            await interleave(stage, line, {TURNLOG: contender(one, events), _TWO: contender(two, events)})
 
 
 async def with_view(stage: Stage) -> None:
