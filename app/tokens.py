@@ -157,7 +157,10 @@ class TokenCounter:
         600 for audio, 3000 for a file. Unknown parts and fields count with their strings; ids, data and signatures
         do not count.
         """
-        return sum(found if isinstance(found, int) else self.text(found) for found in _countable(message))
+        count = _frame(message)
+        for found in _countable(message):
+            count += found if isinstance(found, int) else self.text(found)
+        return count
 
     def text(self, text: str) -> int:
         """Count a text on its own, special tokens in it as ordinary text.
@@ -187,13 +190,19 @@ def _load(encoding: str) -> tiktoken.Encoding:
     return tiktoken.Encoding(encoding, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
 
 
-def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
-    """Yield what a message is made of: texts to count, and tokens that are counted already."""
+def _frame(message: Mapping[str, Any]) -> int:
+    """Return the tokens around what a message says: its own, and those of its name and its calls."""
     calls = message.get("tool_calls")
-    yield MESSAGE_TOKENS
-    yield NAME_TOKENS if message.get("name") else 0
-    yield CALL_TOKENS * (len(calls) if isinstance(calls, list) else 0)
-    yield CALL_TOKENS if message.get("function_call") else 0
+    return (
+        MESSAGE_TOKENS
+        + (NAME_TOKENS if message.get("name") else 0)
+        + CALL_TOKENS * (len(calls) if isinstance(calls, list) else 0)
+        + (CALL_TOKENS if message.get("function_call") else 0)
+    )
+
+
+def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
+    """Yield what a message says: texts to count, and tokens that are counted already."""
     rest: list[tuple[str, Any]] = [item for item in message.items() if item[0] != RESERVED]
     if RESERVED in message:
         rest += (("", piece) for piece in unshaped(message))
