@@ -30,15 +30,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """What one request shows.
-
-    ``last_seq`` is the newest event shown in it; ``ends_turn`` says that the next entry starts a turn, or that there
-    is none.
-    """
+    """What one request shows; ``last_seq`` is the newest event in it."""
 
     entries: tuple[str, ...]
     last_seq: int
-    ends_turn: bool
 
 
 def chunks(entries: Sequence[Entry], *, count: Callable[[str], int], first_room: int, room: int) -> list[Chunk]:
@@ -91,17 +86,17 @@ class _Filling:
 
     def add(self, entry: Entry, cost: int) -> None:
         if not self.has_room_for(cost):
-            self.close(ends_turn=entry.starts_turn)
+            self.close()
         if not self.has_room_for(cost):
             text = _cut(entry.text, count=self.count, room=self.room - SEPARATOR_TOKENS)
             entry, cost = Entry(seq=entry.seq, text=text, starts_turn=entry.starts_turn), self.room
         self.open.append(entry)
         self.used += cost
 
-    def close(self, *, ends_turn: bool = True) -> None:
+    def close(self) -> None:
         if self.open:
             texts = tuple(entry.text for entry in self.open)
-            self.closed.append(Chunk(entries=texts, last_seq=self.open[-1].seq, ends_turn=ends_turn))
+            self.closed.append(Chunk(entries=texts, last_seq=self.open[-1].seq))
         self.open, self.used = [], 0
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,12 @@ def cost(entries: Sequence[str]) -> int:
 
 def cut(turns: Sequence[Sequence[str]], *, first_room: int = 100, room: int = 100) -> list[Chunk]:
     return chunks(entries_of(turns), count=count, first_room=first_room, room=room)
+
+
+def are_at_turns(made: Sequence[Chunk], turns: Sequence[Sequence[str]]) -> list[bool]:
+    """Say of each chunk whether a turn ends with it."""
+    ends = set(accumulate(map(len, turns)))
+    return [shown in ends for shown in accumulate(len(chunk.entries) for chunk in made)]
 
 
 texts = st.integers(0, 800).map(lambda length: ("word " * 200)[:length])
@@ -57,13 +64,12 @@ def test_a_chunk_says_where_it_ends(turns: list[list[str]], first_room: int, roo
     for chunk in cut(turns, first_room=first_room, room=room):
         shown += len(chunk.entries)
         assert chunk.last_seq == entries[shown - 1].seq
-        assert chunk.ends_turn == (shown == len(entries) or entries[shown].starts_turn)
 
 
 @given(conversations, rooms)
 def test_chunks_end_where_turns_end_when_every_turn_fits(turns: list[list[str]], room: int) -> None:
     fitting = [turn for turn in turns if cost(turn) <= room]
-    assert all(chunk.ends_turn for chunk in cut(fitting, first_room=room, room=room))
+    assert all(are_at_turns(cut(fitting, first_room=room, room=room), fitting))
 
 
 @given(conversations, rooms)
@@ -84,9 +90,10 @@ def test_turns_fill_a_chunk_and_the_first_has_its_own_room() -> None:
 
 
 def test_a_large_turn_is_cut_between_its_events_and_the_next_turn_follows_in_its_last_chunk() -> None:
-    made = cut([["a"], ["b" * 200] * 3, ["c"]])
+    turns = [["a"], ["b" * 200] * 3, ["c"]]
+    made = cut(turns)
     assert [len(chunk.entries) for chunk in made] == [1, 1, 1, 2]
-    assert [chunk.ends_turn for chunk in made] == [True, False, False, True]
+    assert are_at_turns(made, turns) == [True, False, False, True]
 
 
 def test_each_entry_is_counted_once_when_all_fit() -> None:
