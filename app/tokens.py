@@ -187,7 +187,10 @@ def _load(encoding: str) -> tiktoken.Encoding:
     if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
         raise DamagedVocabulary(encoding)
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
-    return tiktoken.Encoding(encoding, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
+    made = tiktoken.Encoding(encoding, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
+    # tiktoken has copied them. It keeps the dict for pickling alone, and that is 28 MB of each server process.
+    ranks.clear()
+    return made
 
 
 def _frame(message: Mapping[str, Any]) -> int:
