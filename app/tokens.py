@@ -1,17 +1,12 @@
 """Token counts of messages (rule 33), made with the vocabularies that turnlog ships. The formula is docs/tokens.md."""
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 import msgspec
-import tiktoken
 
+from app import encodings
 from app.domain.event import ROLES
 from app.domain.message import RESERVED, unshaped
 
@@ -71,67 +66,6 @@ _NOT_TEXT: Final = frozenset(
 _COMPACT_JSON: Final = msgspec.json.Encoder(decimal_format="number")
 
 
-class UnknownEncoding(Exception):
-    """``encoding`` is not one of the ``known`` encodings."""
-
-    def __init__(self, encoding: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"unknown encoding {encoding!r}; known are {', '.join(known)}")
-        self.encoding = encoding
-        self.known = known
-
-
-class DamagedVocabulary(Exception):
-    """The vocabulary that was installed with turnlog is missing, or not the one that was shipped."""
-
-    def __init__(self, encoding: str) -> None:
-        super().__init__(f"the vocabulary of {encoding} is missing or damaged: install turnlog again")
-        self.encoding = encoding
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Vocabulary:
-    """A file below ``vocabulary/``, under the name that tiktoken's cache uses, and how tiktoken splits text for it."""
-
-    file: str
-    sha256: str
-    pattern: str
-
-
-_VOCABULARIES: Final = {
-    "o200k_base": _Vocabulary(
-        file="fb374d419588a4632f3f557e76b4b70aebbca790",
-        sha256="446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
-        pattern="|".join(
-            [
-                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-                r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
-                r"\p{N}{1,3}",
-                r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
-                r"\s*[\r\n]+",
-                r"\s+(?!\S)",
-                r"\s+",
-            ]
-        ),
-    ),
-    "cl100k_base": _Vocabulary(
-        file="9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
-        sha256="223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
-        pattern="|".join(
-            [
-                r"'(?i:[sdmt]|ll|ve|re)",
-                r"[^\r\n\p{L}\p{N}]?+\p{L}++",
-                r"\p{N}{1,3}+",
-                r" ?[^\s\p{L}\p{N}]++[\r\n]*+",
-                r"\s++$",
-                r"\s*[\r\n]",
-                r"\s+(?!\S)",
-                r"\s",
-            ]
-        ),
-    ),
-}
-
-
 class TokenCounter:
     """Counts tokens of message events the way docs/tokens.md says.
 
@@ -145,7 +79,7 @@ class TokenCounter:
 
     def __init__(self, encoding: str = "o200k_base") -> None:
         # encode_ordinary takes text that looks like a special token for the ordinary text it is.
-        self._encode = _load(encoding).encode_ordinary
+        self._encode = encodings.load(encoding).encode_ordinary
         # Every message counts its role, and a call of tiktoken takes a microsecond for the shortest text.
         self._roles: dict[str, int] = {role: len(self._encode(role)) for role in ROLES}
         self.encoding = encoding
@@ -172,25 +106,6 @@ class TokenCounter:
             return sum(len(self._encode(piece)) for piece in _pieces(text))
         known = self._roles.get(text)
         return len(self._encode(text)) if known is None else known
-
-
-@cache
-def _load(encoding: str) -> tiktoken.Encoding:
-    """Build the encoding from turnlog's file alone: ``tiktoken.get_encoding`` would look elsewhere and download."""
-    vocabulary = _VOCABULARIES.get(encoding)
-    if vocabulary is None:
-        raise UnknownEncoding(encoding, tuple(_VOCABULARIES))
-    try:
-        content = (resources.files("app") / "vocabulary" / vocabulary.file).read_bytes()
-    except OSError as error:
-        raise DamagedVocabulary(encoding) from error
-    if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
-        raise DamagedVocabulary(encoding)
-    ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
-    made = tiktoken.Encoding(encoding, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens={})
-    # tiktoken has copied them. It keeps the dict for pickling alone, and that is 28 MB of each server process.
-    ranks.clear()
-    return made
 
 
 def _frame(message: Mapping[str, Any]) -> int:

@@ -18,7 +18,7 @@ import tiktoken_ext.openai_public
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app import tokens
+from app import encodings, tokens
 from app.formats.reading import Format
 from app.tokens import AUDIO_TOKENS, CALL_TOKENS, FILE_TOKENS, IMAGE_TOKENS, TokenCounter
 from tests.formats.views import taken
@@ -82,7 +82,7 @@ def test_plain_tiktoken_works_with_its_cache_there(plain: tiktoken.Encoding) -> 
 
 
 def test_text_is_split_and_merged_the_way_tiktoken_does_it(encoding: str, plain: tiktoken.Encoding) -> None:
-    ours = tokens._load(encoding)
+    ours = encodings.load(encoding)
     assert ours._pat_str == plain._pat_str
     assert ours.token_byte_values() == plain.token_byte_values()
     assert all(ours.encode_single_token(token) == rank for token, rank in plain._mergeable_ranks.items())
@@ -120,7 +120,7 @@ def test_it_counts_without_network_home_and_temporary_files(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["no_such", "", "gpt-99", "acme-9-preview", "../o200k_base", "p50k_base"])
 def test_an_unknown_encoding_is_refused_with_the_known_ones(name: str) -> None:
-    with pytest.raises(tokens.UnknownEncoding, match=re.escape(repr(name)) + ".*o200k_base.*cl100k_base") as refused:
+    with pytest.raises(encodings.UnknownEncoding, match=re.escape(repr(name)) + ".*o200k_base.*cl100k_base") as refused:
         TokenCounter(name)
     assert (refused.value.encoding, refused.value.known) == (name, tuple(ENCODINGS))
 
@@ -133,10 +133,10 @@ def test_an_unknown_encoding_is_refused_with_the_known_ones(name: str) -> None:
     ],
 )
 def test_a_missing_or_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPatch, field: dict[str, str]) -> None:
-    known = tokens._VOCABULARIES["cl100k_base"]
+    known = encodings._VOCABULARIES["cl100k_base"]
     facts = {"file": known.file, "sha256": known.sha256, "pattern": known.pattern} | field
-    monkeypatch.setitem(tokens._VOCABULARIES, "damaged", tokens._Vocabulary(**facts))
-    with pytest.raises(tokens.DamagedVocabulary, match="vocabulary of damaged"):
+    monkeypatch.setitem(encodings._VOCABULARIES, "damaged", encodings._Vocabulary(**facts))
+    with pytest.raises(encodings.DamagedVocabulary, match="vocabulary of damaged"):
         TokenCounter("damaged")
 
 

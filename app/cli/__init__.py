@@ -13,7 +13,7 @@ from app.cli import importing, maintenance, serving
 from app.cli.client import CallFailed
 from app.domain.errors import TurnlogError, Unavailable
 from app.embedded import EmbeddedError
-from app.tokens import DamagedVocabulary, UnknownEncoding
+from app.encodings import DamagedVocabulary, UnknownEncoding
 
 app = typer.Typer(
     name="turnlog",
