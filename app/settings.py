@@ -57,7 +57,7 @@ class Rate(BaseModel):
     @model_validator(mode="after")
     def _is_whole(self) -> "Rate":
         if self.burst is not None and self.limit is None:
-            raise ValueError("TURNLOG_RATE_LIMIT is missing")
+            raise ValueError("TURNLOG_RATE_BURST means nothing without TURNLOG_RATE_LIMIT")
         return self
 
 
