@@ -16,6 +16,6 @@ USER 10001
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=40s --retries=3 \
     CMD ["python", "-c", "import os, urllib.request; urllib.request.urlopen('http://127.0.0.1:' + os.environ.get('TURNLOG_PORT', '8080') + '/healthz', timeout=2)"]
-# There are no API keys yet, so the container's network decides who can read: --insecure says that this is known.
-# Publish the port on 127.0.0.1 alone, or put something in front that lets in who belongs.
-CMD ["turnlog", "serve", "--host", "0.0.0.0", "--insecure"]
+# Nobody outside the container is served until there is a key: set TURNLOG_BOOTSTRAP_KEY, or run `turnlog keys create` in
+# the container.
+CMD ["turnlog", "serve", "--host", "0.0.0.0"]

@@ -13,9 +13,10 @@ import uuid_utils
 from app.domain.errors import InvalidRequest
 from app.domain.policy import LlmSummarizer, Policy, standing
 from app.metrics import Meter
-from app.service import policies
+from app.service import keys, policies
 from app.service.appends import Appends
 from app.service.context import Context, Limits, Summarizing
+from app.service.keyring import Keyring
 from app.service.view_cache import ViewCache
 from app.settings import Settings
 from app.storage import fleet, schema
@@ -54,12 +55,15 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         database = Database(libpq_url(url), pool_size=settings.database_pool_size)
         closing.push_async_callback(database.close)
         await schema.migrate(database)
+        if settings.bootstrap_key is not None:
+            await _let_in(database, settings.bootstrap_key.get_secret_value())
         if serves or default_policy is not None:
             await _stand(database, default_policy, settings.default_policy)
         summarizing = await _summarizing(settings, closing)
         closing.push_async_callback(_finish, unfinished)
         yield Context(
             database=database,
+            keys=Keyring(database, unfinished),
             appends=Appends(database, unfinished),
             view_cache=ViewCache(settings.view_cache_bytes),
             tokens=TokenCounter(settings.encoding),
@@ -72,6 +76,18 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
             new_id=new_id,
             meter=meter,
         )
+
+
+async def _let_in(database: Database, key: str) -> None:
+    """Store the first key. What is wrong with it is said without a character of it."""
+    try:
+        await keys.bootstrap(database, key)
+    except InvalidRequest as error:
+        raise BadSetting(f"TURNLOG_BOOTSTRAP_KEY cannot be used: {error.problems[0].detail}") from None
+    except keys.PrefixTaken:
+        raise BadSetting(
+            "TURNLOG_BOOTSTRAP_KEY cannot be used: another key that begins with the same 11 characters is stored"
+        ) from None
 
 
 async def _stand(database: Database, policy: Policy | None, text: str | None) -> None:

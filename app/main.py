@@ -6,17 +6,20 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 
 from app import __version__, bootstrap, logs
-from app.api import chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
+from app.api import access, chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
 from app.api.direct import Shortcut, known_parameters_only
 from app.api.door import Door
+from app.api.guard import Guard, Keyless
+from app.api.rates import Rates
 from app.metrics import Meter
 from app.settings import Settings
 
 
-def create_app(settings: Settings | None = None, *, serves: bool = True) -> FastAPI:
+def create_app(settings: Settings | None = None, *, serves: bool = True, keyless: Keyless = "local") -> FastAPI:
     """Build the application; without settings it reads them from the environment, as a server process does.
 
-    ``serves`` is False for a command that calls it in its own process, and ends with it.
+    ``serves`` is False for a command that calls it in its own process, and ends with it. ``keyless`` says who is served
+    before there is a key.
     The database is opened, migrated and closed by the application's lifespan, so building it costs nothing.
     """
     settings = settings or Settings()
@@ -38,7 +41,7 @@ def create_app(settings: Settings | None = None, *, serves: bool = True) -> Fast
         summary="Session memory for LLM agents.",
         description="Append events to a session's log, read the compacted view before each model call.",
         lifespan=lifespan,
-        dependencies=[Depends(known_parameters_only)],
+        dependencies=[Depends(access.allowed), Depends(known_parameters_only)],
         # A path is what it says: no answer sends a client on to another one.
         redirect_slashes=False,
         # They are routes like the others, so that a misspelt parameter is an error there too.
@@ -53,13 +56,19 @@ def create_app(settings: Settings | None = None, *, serves: bool = True) -> Fast
 
     # The one that is added last is the outermost.
     app.add_middleware(Shortcut, routes=[*events.direct.routes, *views.direct.routes])
+    app.add_middleware(Guard, keyless=keyless, show=settings.show.model_dump(), rates=_rates(settings))
     app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=meter.answered)
     return app
 
 
 def _include_routes(app: FastAPI) -> None:
     # These first: they are asked for most, and routes are tried in order.
-    for router in (events.direct, views.direct):
+    nouns = (sessions, events, compactions, fleet, chat_memory, operations)
+    for router in (events.direct, views.direct, *(noun.router for noun in nouns)):
+        access.check(router.routes)
         app.include_router(router)
-    for noun in (sessions, events, compactions, fleet, chat_memory, operations):
-        app.include_router(noun.router)
+
+
+def _rates(settings: Settings) -> Rates | None:
+    limit = settings.rate.limit
+    return None if limit is None else Rates(limit=limit, burst=settings.rate.burst)

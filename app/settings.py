@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
@@ -42,6 +42,39 @@ class Summarizer(BaseModel):
         return self
 
 
+class Rate(BaseModel):
+    """How often one key may be used; each field's variable is its name in capitals after ``TURNLOG_RATE_``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    limit: float | None = Field(
+        default=None, ge=0.001, le=1_000_000, description="requests a second, of each key in each process; unset: any"
+    )
+    burst: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="requests at once after a pause; unset: those of a second"
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "Rate":
+        if self.burst is not None and self.limit is None:
+            raise ValueError("TURNLOG_RATE_BURST means nothing without TURNLOG_RATE_LIMIT")
+        return self
+
+
+Shown: TypeAlias = Literal["open", "key", "off"]
+
+
+class Show(BaseModel):
+    """Who sees what is no session; each field's variable is its name in capitals after ``TURNLOG_SHOW_``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    docs: Shown = Field(
+        default="open", description="/docs and /openapi.json: to everybody, to holders of a key, or off"
+    )
+    metrics: Shown = Field(default="open", description="/metrics: to everybody, to holders of a key, or off")
+
+
 class Settings(BaseSettings):
     """Everything that can be set; each field's variable is its name in capitals after ``TURNLOG_``."""
 
@@ -66,6 +99,12 @@ class Settings(BaseSettings):
     port: int = Field(default=8080, ge=0, le=65535, description="port to bind; 0 takes a free one")
     workers: int = Field(default=1, ge=1, le=256, description="server processes")
     shutdown_seconds: int = Field(default=20, ge=1, description="how long a stop waits for requests in flight")
+
+    bootstrap_key: SecretStr | None = Field(
+        default=None, description="key that is stored at the start unless it is there: tenant `default`, every scope"
+    )
+    rate: Rate = Field(default=Rate(), description="how often one key may be used")
+    show: Show = Field(default=Show(), description="who sees the documentation and the metrics")
 
     encoding: str = Field(
         default="o200k_base", description="tiktoken encoding that counts tokens: o200k_base or cl100k_base"

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
-from app.service.context import DEFAULT_TENANT
+from app.domain.key import DEFAULT_TENANT
 from app.storage.sessions import key_of
 
 EVENT_BYTES: Final = 1024

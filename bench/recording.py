@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from app.service.context import DEFAULT_TENANT
+from app.domain.key import DEFAULT_TENANT
 from app.storage.sessions import key_of
 from bench import load, servers, wire
 from bench.statements import Script, script

@@ -157,8 +157,8 @@ def attempt(tried: Attempt) -> schemas.Attempt:
     )
 
 
-def fleet(report: Report) -> schemas.FleetReport:
-    """Show what a run over the fleet did."""
+def fleet(report: Report, *, across: bool) -> schemas.FleetReport:
+    """Show what a run over the fleet did; of one ``across`` tenants, whose each session is."""
     return schemas.FleetReport(
         due=report.due,
         applied=report.count("applied"),
@@ -168,6 +168,7 @@ def fleet(report: Report) -> schemas.FleetReport:
         remaining=report.remaining,
         results=[
             schemas.FleetResult(
+                tenant=one.tenant if across else UNSET,
                 session_id=one.session_id,
                 status=one.status,
                 reason=one.reason,
@@ -179,9 +180,14 @@ def fleet(report: Report) -> schemas.FleetReport:
     )
 
 
-def due(found: Due) -> schemas.DueSession:
-    """Show a session that is due."""
-    return schemas.DueSession(session_id=found.session_id, version=found.version, view=_figures(found.view))
+def due(found: Due, *, across: bool) -> schemas.DueSession:
+    """Show a session that is due; of a list ``across`` tenants, whose it is."""
+    return schemas.DueSession(
+        tenant=found.tenant if across else UNSET,
+        session_id=found.session_id,
+        version=found.version,
+        view=_figures(found.view),
+    )
 
 
 def memory(stored: Sequence[StoredEvent]) -> schemas.ChatMemory:

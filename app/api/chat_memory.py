@@ -19,6 +19,7 @@ router = APIRouter(tags=["Chat memory"])
 @router.post(
     "/v1/chat-memory/{conversation_id}/messages",
     openapi_extra=operation(
+        needs=["write", "read"],
         body=schemas.NewMessages,
         example={"messages": [{"role": "user", "content": "Where is my order?"}]},
         answers={200: schemas.ChatMemory},
@@ -43,13 +44,15 @@ async def add_messages(
     )
 
 
-@router.get("/v1/chat-memory/{conversation_id}", openapi_extra=operation(answers={200: schemas.ChatMemory}))
+@router.get(
+    "/v1/chat-memory/{conversation_id}", openapi_extra=operation(needs=["read"], answers={200: schemas.ChatMemory})
+)
 async def get_memory(ctx: Ctx, tenant: Tenant, conversation_id: ConversationId) -> Response:
     """Return the memory: an empty list when the conversation is unknown."""
     return answers.answer(answers.memory(await chat_memory.get(ctx, tenant, conversation_id)))
 
 
-@router.delete("/v1/chat-memory/{conversation_id}", openapi_extra=operation(answers={204: None}))
+@router.delete("/v1/chat-memory/{conversation_id}", openapi_extra=operation(needs=["write"], answers={204: None}))
 async def clear_memory(ctx: Ctx, tenant: Tenant, conversation_id: ConversationId) -> Response:
     """Empty the memory. The log keeps everything."""
     await chat_memory.clear(ctx, tenant, conversation_id)

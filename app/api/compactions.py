@@ -27,7 +27,11 @@ _EXAMPLE: Final = {
 @router.post(
     "/v1/sessions/{session_id}/compact",
     openapi_extra=operation(
-        body=schemas.CompactionRequest, optional=True, example=_EXAMPLE, answers={200: schemas.Compaction}
+        needs=["compact"],
+        body=schemas.CompactionRequest,
+        optional=True,
+        example=_EXAMPLE,
+        answers={200: schemas.Compaction},
     ),
 )
 async def compact_session(request: Request, ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
@@ -48,7 +52,7 @@ def _policy(body: schemas.CompactionRequest) -> Policy | None:
 
 @router.get(
     "/v1/sessions/{session_id}/compactions",
-    openapi_extra=operation(answers={200: (schemas.CompactionList, schemas.AttemptList)}),
+    openapi_extra=operation(needs=["read"], answers={200: (schemas.CompactionList, schemas.AttemptList)}),
 )
 async def list_compactions(
     ctx: Ctx,

@@ -8,12 +8,12 @@ import msgspec
 from fastapi import Depends, Path, Request
 from starlette.exceptions import HTTPException
 
-from app.api import errors
+from app.api import access, errors
 from app.api.door import plain
 from app.domain import exact_json
 from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound, TurnlogError
 from app.domain.session import ID_RULE, is_id
-from app.service.context import DEFAULT_TENANT, Context, offloaded
+from app.service.context import Context, offloaded
 
 T = TypeVar("T")
 # Reading a body of this size takes a millisecond or two; longer ones are read off the event loop.
@@ -25,11 +25,6 @@ BAD_CURSOR: Final = "this cursor is not one that was handed out here"
 def context(request: Request) -> Context:
     """Return what ``bootstrap`` built."""
     return cast("Context", request.app.state.context)
-
-
-def tenant() -> str:
-    """Return whose sessions this request may see."""
-    return DEFAULT_TENANT
 
 
 def known_session_id(session_id: str) -> str:
@@ -59,8 +54,14 @@ async def _context(request: Request) -> Context:
     return context(request)
 
 
-async def _tenant() -> str:
-    return tenant()
+async def _tenant(request: Request) -> str:
+    """Return whose sessions this request is about, and no other's."""
+    return cast("str", access.tenants_of(request, across=False))
+
+
+async def _tenants(request: Request) -> str | None:
+    """Return whose sessions this request is about; None for every tenant's."""
+    return access.tenants_of(request, across=True)
 
 
 async def _session_id(session_id: Annotated[str, Path()]) -> str:
@@ -93,6 +94,7 @@ async def _new_conversation_id(conversation_id: Annotated[str, Path()]) -> str:
 
 Ctx = Annotated[Context, Depends(_context)]
 Tenant = Annotated[str, Depends(_tenant)]
+Tenants = Annotated[str | None, Depends(_tenants)]
 SessionId = Annotated[str, Depends(_session_id)]
 NewSessionId = Annotated[str, Depends(_new_session_id)]
 AnySessionId = Annotated[str, Depends(_any_session_id)]

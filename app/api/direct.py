@@ -7,7 +7,7 @@ function takes is looked up once: what the dependencies are called with, one mod
 
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from fastapi import Request, Response
 from fastapi.dependencies.models import Dependant
@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import errors
+from app.api import access, errors
 from app.api.documentation import QUERY_PREFIXES
 from app.domain.errors import InvalidRequest, MalformedRequest, Problem, TurnlogError
 
@@ -60,11 +60,13 @@ class Direct(APIRoute):
         """Return the function that serves a request."""
         function = cast("Callable[..., Awaitable[Response]]", self.endpoint)
         given = self.dependant
-        solvers = [(one.name, _solver(one)) for one in given.dependencies if one.call is not known_parameters_only]
+        solvers = [(one.name, _solver(one)) for one in given.dependencies if one.call not in _BUILT_IN]
         query, headers = _model(given.query_params), _model(given.header_params)
-        known = query_names(given)
+        known, needs = query_names(given), access.needs_of(self)
 
         async def serve(request: Request) -> Response:
+            if needs:
+                access.require(request, needs)
             solved = [(name, await solve(request)) for name, solve in solvers]
             values = {name: value for name, value in solved if name is not None}
             if given.request_param_name:
@@ -88,6 +90,10 @@ async def known_parameters_only(request: Request) -> None:
     route = request.scope["route"]
     prefixes = (route.openapi_extra or {}).get(QUERY_PREFIXES, ())
     check_names(request.query_params, query_names(route.dependant), tuple(prefixes))
+
+
+# What the application has all routes depend on, and a direct one does by itself.
+_BUILT_IN: Final = (known_parameters_only, access.allowed)
 
 
 def check_names(given: Iterable[str], known: set[str], prefixes: tuple[str, ...] = ()) -> None:

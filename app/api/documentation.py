@@ -1,5 +1,6 @@
 """OpenAPI, from the same structs that read requests and write answers."""
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -7,14 +8,34 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app.api import errors, schemas
+from app.domain.key import Scope
 
 QUERY_PREFIXES: Final = "x-query-prefixes"
+ACROSS: Final = "x-across-tenants"
+SCHEME: Final = "key"
 Answer: TypeAlias = type | str | tuple[type | str, ...] | None
 _REF: Final = "#/components/schemas/{name}"
+_KEY: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": (
+        "An API key of `turnlog keys create`, with the scopes that each operation names; `admin` includes the others."
+        " Until the first key is made, clients on the service's own machine need none. With the header `Turnlog-Tenant`"
+        " a key with the scope `admin` acts for another tenant, and with `Turnlog-Tenant: *` for all of them, where an"
+        " operation has `x-across-tenants`."
+    ),
+}
+_REFUSALS: Final = {
+    "401": "No key, or none that is known here",
+    "403": "The key has not the scope for this",
+    "429": "The key is used more often than this server allows",
+}
 
 
-def operation(
+def operation(  # noqa: PLR0913 - one for each thing that can be said
     *,
+    needs: Sequence[Scope] | None = None,
+    across: bool = False,
     body: type | None = None,
     optional: bool = False,
     example: Any = None,
@@ -24,11 +45,18 @@ def operation(
     """Describe a route: the body it reads with an example that works, and what it answers by status.
 
     An answer is a struct, a media type for what is not JSON, either of several, or None for no content.
-    ``query_prefixes`` are those of query parameters whose names the client chooses.
+    ``query_prefixes`` are those of query parameters whose names the client chooses. ``needs`` are the scopes of a key
+    that may use the route: none of them for any key, and None for the few that need no key. What is said here is what
+    is checked. A route that goes ``across`` tenants can be asked about all of them.
     """
     described: dict[str, Any] = {
         "responses": {str(status): _answer(status, of) for status, of in (answers or {}).items()},
     }
+    if needs is not None:
+        # OpenAPI 3.1 leaves room for the names of roles here.
+        described["security"] = [{SCHEME: list(needs)}]
+    if across:
+        described[ACROSS] = True
     if query_prefixes:
         described[QUERY_PREFIXES] = query_prefixes
     if body is not None:
@@ -79,13 +107,19 @@ def _document(app: FastAPI) -> dict[str, Any]:
             answers.pop("422", None)
             if answers.get("200", {}).get("description") == "Successful Response":
                 answers.pop("200")
-            answers["default"] = {
-                "description": "Any error",
-                "content": {errors.CONTENT_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
-            }
+            if "security" in described:
+                answers |= {status: _problem(told) for status, told in _REFUSALS.items()}
+            answers["default"] = _problem("Any error")
     _, components = msgspec.json.schema_components(_structs(), ref_template=_REF)
-    document["components"] = {"schemas": dict(sorted(components.items()))}
+    document["components"] = {"schemas": dict(sorted(components.items())), "securitySchemes": {SCHEME: _KEY}}
     return document
+
+
+def _problem(description: str) -> dict[str, Any]:
+    return {
+        "description": description,
+        "content": {errors.CONTENT_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
+    }
 
 
 def _structs() -> list[type]:

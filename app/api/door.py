@@ -77,7 +77,13 @@ class Door:
         # What probes and scrapers ask every few seconds would drown the rest.
         write = log.debug if route in _QUIET else log.info
         write(
-            "request.finished", method=visit.method, route=route, status=status, milliseconds=round(seconds * 1000, 2)
+            "request.finished",
+            method=visit.method,
+            route=route,
+            status=status,
+            milliseconds=round(seconds * 1000, 2),
+            # The guard has left here whose request it was.
+            **visit.scope["state"].get("who", {}),
         )
 
 

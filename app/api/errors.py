@@ -20,6 +20,9 @@ RETRY_AFTER_SECONDS: Final = 1
 
 # Looked up along a class's ancestors, so a new error has a status before it has a line here.
 STATUS: Final[Mapping[type[TurnlogError], tuple[int, str]]] = {
+    errors.Unauthenticated: (401, "unauthenticated"),
+    errors.Forbidden: (403, "forbidden"),
+    errors.RateLimited: (429, "rate-limited"),
     errors.MalformedRequest: (400, "malformed-request"),
     errors.InvalidRequest: (422, "invalid-request"),
     errors.SessionNotFound: (404, "session-not-found"),
@@ -35,6 +38,12 @@ STATUS: Final[Mapping[type[TurnlogError], tuple[int, str]]] = {
     errors.SummarizerTimeout: (504, "summarizer-timeout"),
     errors.Unavailable: (503, "unavailable"),
     errors.TurnlogError: (500, "internal-error"),
+}
+# Errors with one fact, and what it is called.
+_FACTS: Final[Mapping[type[TurnlogError], str]] = {
+    errors.Forbidden: "scope",
+    errors.PayloadTooLarge: "limit_bytes",
+    errors.SummarizerFailed: "cause",
 }
 # What the framework itself refuses.
 HTTP_CODES: Final[Mapping[int, str]] = {
@@ -81,13 +90,22 @@ def problem(
 def of(error: TurnlogError, request_id: str) -> Response:
     """Build the problem answer for one of our errors."""
     status, code = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-    headers = {}
-    if isinstance(error, errors.Unavailable):
-        headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    if isinstance(error, errors.PayloadTooLarge):
-        # The rest of the body is not read, so the connection cannot be used again.
-        headers["Connection"] = "close"
-    return problem(request_id, status, code, str(error), headers=headers, **_facts(error))
+    return problem(request_id, status, code, str(error), headers=_headers(error), **_facts(error))
+
+
+def _headers(error: TurnlogError) -> dict[str, str]:
+    match error:
+        case errors.Unavailable():
+            return {"Retry-After": str(RETRY_AFTER_SECONDS)}
+        case errors.RateLimited():
+            return {"Retry-After": str(error.retry_seconds)}
+        case errors.Unauthenticated():
+            return {"WWW-Authenticate": "Bearer"}
+        case errors.PayloadTooLarge():
+            # The rest of the body is not read, so the connection cannot be used again.
+            return {"Connection": "close"}
+        case _:
+            return {}
 
 
 def _facts(error: TurnlogError) -> dict[str, Any]:
@@ -98,12 +116,8 @@ def _facts(error: TurnlogError) -> dict[str, Any]:
             return {"event_id": error.event_id, "seq": error.seq}
         case errors.VersionConflict():
             return {"expected_version": error.expected, "current_version": error.current}
-        case errors.SummarizerFailed():
-            return {"cause": error.cause}
-        case errors.PayloadTooLarge():
-            return {"limit_bytes": error.limit_bytes}
         case _:
-            return {}
+            return {name: getattr(error, name) for kind, name in _FACTS.items() if isinstance(error, kind)}
 
 
 def request_id_of(request: Request) -> str:

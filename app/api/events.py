@@ -1,6 +1,5 @@
 """The log over HTTP: append, read, find."""
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Final, Literal
 
@@ -8,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET
 from pydantic import BaseModel, Field
 
-from app.api import answers, schemas, views
+from app.api import access, answers, preconditions, schemas, views
 from app.api.deps import (
     BAD_CURSOR,
     LARGEST_SEQ,
@@ -39,8 +38,6 @@ from app.service.views import Asked, Format
 router = APIRouter(tags=["Events"])
 direct = APIRouter(tags=["Events"], route_class=Direct)
 
-LONGEST_KEY: Final = 255
-_VERSION_TAG: Final = re.compile(r'"?(?P<version>\d{1,18})"?')
 _EXAMPLE: Final = {
     "events": [
         {"message": {"role": "user", "content": "Where is my order?"}},
@@ -83,7 +80,7 @@ class AppendHeaders(BaseModel):
 @direct.post(
     "/v1/sessions/{session_id}/events",
     openapi_extra=operation(
-        body=schemas.NewEvents, example=_EXAMPLE, answers={200: schemas.Receipt, 201: schemas.Receipt}
+        needs=["write"], body=schemas.NewEvents, example=_EXAMPLE, answers={200: schemas.Receipt, 201: schemas.Receipt}
     ),
 )
 async def append_events(
@@ -96,10 +93,12 @@ async def append_events(
 ) -> Response:
     """Append a batch: all of its events or none, in the order sent, once however often it is sent."""
     name = new_session_id(session_id) if query.create else known_session_id(session_id)
+    if query.give_back:
+        access.require(request, ["read"])
     body = await body_of(request, schemas.NewEvents)
     options = Options(
-        expected_version=_expected(body.expected_version, headers.if_match),
-        idempotency_key=_checked_key(headers.idempotency_key),
+        expected_version=preconditions.version(body.expected_version, headers.if_match),
+        idempotency_key=preconditions.key(headers.idempotency_key),
         create=query.create,
         place="/events" if body.messages is UNSET else "/messages",
     )
@@ -136,26 +135,9 @@ def _event(new: schemas.NewEvent, place: str) -> NewEvent:
     )
 
 
-def _expected(in_body: int | None, if_match: str | None) -> int | None:
-    """Return the version that the append insists on, wherever it was said."""
-    if if_match is None or if_match.strip() == "*":
-        return in_body
-    tag = _VERSION_TAG.fullmatch(if_match.strip())
-    if tag is None:
-        raise MalformedRequest('If-Match is a version in quotes, such as "12"')
-    version = int(tag["version"])
-    if in_body not in {None, version}:
-        raise InvalidRequest.at("/expected_version", "is not the version that If-Match names")
-    return version
-
-
-def _checked_key(key: str | None) -> str | None:
-    if key is not None and not 1 <= len(key) <= LONGEST_KEY:
-        raise InvalidRequest.at("Idempotency-Key", f"has 1 to {LONGEST_KEY} characters")
-    return key
-
-
-@router.get("/v1/sessions/{session_id}/events", openapi_extra=operation(answers={200: schemas.EventList}))
+@router.get(
+    "/v1/sessions/{session_id}/events", openapi_extra=operation(needs=["read"], answers={200: schemas.EventList})
+)
 async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
     ctx: Ctx,
     tenant: Tenant,
@@ -243,7 +225,9 @@ def _page(session_id: str, listed: Sequence[Listed], more: str | None) -> Respon
     )
 
 
-@router.get("/v1/sessions/{session_id}/events/{event_id}", openapi_extra=operation(answers={200: schemas.Event}))
+@router.get(
+    "/v1/sessions/{session_id}/events/{event_id}", openapi_extra=operation(needs=["read"], answers={200: schemas.Event})
+)
 async def get_event(ctx: Ctx, tenant: Tenant, session_id: SessionId, event_id: EventId) -> Response:
     """Return one event by its id, covered or not."""
     found = await events.get(ctx, tenant, session_id, event_id)

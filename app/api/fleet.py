@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import answers, schemas
-from app.api.deps import Ctx, Tenant, body_of
+from app.api.deps import Ctx, Tenants, body_of
 from app.api.documentation import operation
 from app.api.wire import utc
 from app.service import fleet, sweeps
@@ -16,35 +16,43 @@ router = APIRouter(tags=["Fleet"])
 @router.post(
     "/v1/compact",
     openapi_extra=operation(
+        needs=["compact"],
+        across=True,
         body=schemas.FleetRequest,
         optional=True,
         example={"limit": 100, "max_seconds": 30, "metadata": {"agent": "helpdesk"}},
         answers={200: schemas.FleetReport},
     ),
 )
-async def compact_due(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
+async def compact_due(request: Request, ctx: Ctx, tenant: Tenants) -> Response:
     """Compact the sessions whose policy's trigger fires, most tokens first. Any number of schedulers may call."""
     body = await body_of(request, schemas.FleetRequest, empty=b"{}")
     asked = fleet.Asked(limit=body.limit, seconds=body.max_seconds, labels=body.metadata)
-    return answers.answer(answers.fleet(await fleet.compact(ctx, tenant, asked)))
+    return answers.answer(answers.fleet(await fleet.compact(ctx, tenant, asked), across=tenant is None))
 
 
-@router.get("/v1/compact/due", openapi_extra=operation(answers={200: schemas.DueSessions}))
-async def list_due(ctx: Ctx, tenant: Tenant, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+@router.get(
+    "/v1/compact/due", openapi_extra=operation(needs=["compact"], across=True, answers={200: schemas.DueSessions})
+)
+async def list_due(ctx: Ctx, tenant: Tenants, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
     """List the sessions that `POST /v1/compact` would take, without doing it."""
     count, found = await fleet.due(ctx, tenant, limit=limit)
-    return answers.answer(
-        schemas.DueSessions(due=count.due, deferred=count.deferred, data=[answers.due(one) for one in found])
-    )
+    shown = [answers.due(one, across=tenant is None) for one in found]
+    return answers.answer(schemas.DueSessions(due=count.due, deferred=count.deferred, data=shown))
 
 
 @router.post(
     "/v1/purge",
     openapi_extra=operation(
-        body=schemas.PurgeRequest, optional=True, example={"limit": 1000}, answers={200: schemas.Purged}
+        needs=["compact"],
+        across=True,
+        body=schemas.PurgeRequest,
+        optional=True,
+        example={"limit": 1000},
+        answers={200: schemas.Purged},
     ),
 )
-async def purge(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
+async def purge(request: Request, ctx: Ctx, tenant: Tenants) -> Response:
     """Remove the rows of expired sessions, the longest expired first."""
     body = await body_of(request, schemas.PurgeRequest, empty=b"{}")
     before = utc(body.expired_before, "/expired_before") if body.expired_before else None

@@ -52,7 +52,7 @@ async def docs(request: Request) -> Response:
     return get_swagger_ui_html(openapi_url="/openapi.json", title=f"{request.app.title} {__version__}")
 
 
-@router.get("/v1/capabilities", openapi_extra=operation(answers={200: schemas.Capabilities}))
+@router.get("/v1/capabilities", openapi_extra=operation(needs=[], across=True, answers={200: schemas.Capabilities}))
 async def capabilities(ctx: Ctx) -> Response:
     """Return what this server is and takes."""
     limits = ctx.limits

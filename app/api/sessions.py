@@ -24,7 +24,9 @@ _EXAMPLE = {"id": "support-42", "ttl_seconds": 86400, "metadata": {"principal": 
 
 @router.post(
     "/v1/sessions",
-    openapi_extra=operation(body=schemas.NewSession, optional=True, example=_EXAMPLE, answers={201: schemas.Session}),
+    openapi_extra=operation(
+        needs=["write"], body=schemas.NewSession, optional=True, example=_EXAMPLE, answers={201: schemas.Session}
+    ),
 )
 async def create_session(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
     """Create a session. Without an id the service makes one."""
@@ -36,6 +38,7 @@ async def create_session(request: Request, ctx: Ctx, tenant: Tenant) -> Response
 @router.put(
     "/v1/sessions/{session_id}",
     openapi_extra=operation(
+        needs=["write"],
         body=schemas.FoundSession,
         optional=True,
         example={"metadata": {"principal": "alice"}},
@@ -50,7 +53,7 @@ async def find_or_create_session(request: Request, ctx: Ctx, tenant: Tenant, ses
     return answers.answer(answers.session(found), 201 if created else 200, headers)
 
 
-@router.get("/v1/sessions/{session_id}", openapi_extra=operation(answers={200: schemas.Session}))
+@router.get("/v1/sessions/{session_id}", openapi_extra=operation(needs=["read"], answers={200: schemas.Session}))
 async def get_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
     """Return a session."""
     return answers.answer(answers.session(await sessions.get(ctx, tenant, session_id)))
@@ -59,6 +62,7 @@ async def get_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Respon
 @router.patch(
     "/v1/sessions/{session_id}",
     openapi_extra=operation(
+        needs=["write"],
         body=schemas.SessionChange,
         optional=True,
         example={"metadata": {"agent": "billing", "ticket": None}, "ttl_seconds": 3600},
@@ -76,7 +80,7 @@ async def change_session(request: Request, ctx: Ctx, tenant: Tenant, session_id:
     return answers.answer(answers.session(await sessions.change(ctx, tenant, session_id, change)))
 
 
-@router.delete("/v1/sessions/{session_id}", openapi_extra=operation(answers={204: None}))
+@router.delete("/v1/sessions/{session_id}", openapi_extra=operation(needs=["write"], answers={204: None}))
 async def delete_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
     """Delete a session with its events, boundaries and summaries."""
     await sessions.delete(ctx, tenant, session_id)
@@ -85,7 +89,7 @@ async def delete_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Res
 
 @router.get(
     "/v1/sessions",
-    openapi_extra=operation(answers={200: schemas.SessionList}, query_prefixes=[_FILTER]),
+    openapi_extra=operation(needs=["read"], answers={200: schemas.SessionList}, query_prefixes=[_FILTER]),
 )
 async def list_sessions(
     request: Request,

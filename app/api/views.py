@@ -39,7 +39,7 @@ class ViewHeaders(BaseModel):
 
 @direct.get(
     "/v1/sessions/{session_id}/view",
-    openapi_extra=operation(answers={200: (schemas.View, "text/plain"), 304: None}),
+    openapi_extra=operation(needs=["read"], answers={200: (schemas.View, "text/plain"), 304: None}),
 )
 async def get_view(
     ctx: Ctx,

@@ -9,7 +9,7 @@ import yaml
 
 from app import __version__
 from app.bootstrap import BadSetting
-from app.cli import importing, maintenance, serving
+from app.cli import importing, keys, maintenance, serving
 from app.cli.client import CallFailed
 from app.domain.errors import TurnlogError, Unavailable
 from app.embedded import EmbeddedError
@@ -27,6 +27,7 @@ app.command("migrate")(maintenance.migrate)
 app.command("import")(importing.import_conversations)
 app.command("compact")(maintenance.compact)
 app.command("purge")(maintenance.purge)
+app.add_typer(keys.app, name="keys", no_args_is_help=True)
 
 
 @app.command("openapi")

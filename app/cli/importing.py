@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from rich.console import Console
 from rich.progress import Progress
 
-from app.cli.client import CallFailed, call, connected
+from app.cli.client import CallFailed, DataDir, KeyFile, Target, Tenant, Url, call, connected
 
 _PARALLEL = 8
 # Well below the service's default limits, so that any conversation goes through in pieces.
@@ -42,12 +42,15 @@ class Tally:
 
 def import_conversations(
     file: Annotated[Path, typer.Argument(help='JSON Lines, {"id": …, "messages": [OpenAI chat messages]} each.')],
-    url: Annotated[str | None, typer.Option(help="Service to go through; without it straight to the database.")] = None,
+    url: Url = None,
     prefix: Annotated[str, typer.Option(help="Put before every conversation's id.")] = "",
-    data_dir: Annotated[Path | None, typer.Option(help="Data folder of the embedded PostgreSQL.")] = None,
+    data_dir: DataDir = None,
+    key_file: KeyFile = None,
+    tenant: Tenant = None,
 ) -> None:
     """Store the conversations of a file, each as a session. Importing a file again stores nothing twice."""
-    tally = asyncio.run(_import(file, url, prefix, data_dir))
+    target = Target(url=url, data_dir=data_dir, key_file=key_file, tenant=tenant)
+    tally = asyncio.run(_import(file, prefix, target))
     typer.echo(
         f"{tally.conversations} conversations: {tally.stored} events stored, {tally.replayed} were there already"
         + (f", {tally.failed} conversations failed" if tally.failed else "")
@@ -56,7 +59,7 @@ def import_conversations(
         raise typer.Exit(1)
 
 
-async def _import(file: Path, url: str | None, prefix: str, data_dir: Path | None) -> Tally:
+async def _import(file: Path, prefix: str, target: Target) -> Tally:
     conversations = list(_read(file))
     tally = Tally()
     turnstile = anyio.Semaphore(_PARALLEL)
@@ -72,7 +75,7 @@ async def _import(file: Path, url: str | None, prefix: str, data_dir: Path | Non
                     progress.console.print(f"{prefix}{conversation.id}: {error}", markup=False)
                 progress.advance(task)
 
-        async with connected(url, data_dir) as client, anyio.create_task_group() as group:
+        async with connected(target) as client, anyio.create_task_group() as group:
             for conversation in conversations:
                 group.start_soon(store, client, conversation)
     return tally

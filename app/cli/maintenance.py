@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -16,14 +15,11 @@ from rich.console import Console
 from rich.progress import Progress
 
 from app import bootstrap
-from app.cli.client import CallFailed, call, connected
+from app.cli.client import CallFailed, DataDir, KeyFile, Target, Tenants, Url, call, connected
 from app.cli.local import database_url, override
 from app.metrics import Meter
 from app.settings import Settings
 from app.storage import schema
-
-Url = Annotated[str | None, typer.Option(help="Service to work through; without it straight on the database.")]
-DataDir = Annotated[Path | None, typer.Option(help="Data folder of the embedded PostgreSQL.")]
 
 _FAILED: Final = "failed"
 # Sessions of one run: few, so that the bar moves on while a model writes. The run has the time for all their summaries
@@ -65,6 +61,8 @@ def compact(  # noqa: PLR0913, PLR0917 - one for each option
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, write nothing.")] = False,  # noqa: FBT002
     url: Url = None,
     data_dir: DataDir = None,
+    key_file: KeyFile = None,
+    tenant: Tenants = None,
 ) -> None:
     """Compact sessions. Without a window each session's own policy runs, else the server's.
 
@@ -80,13 +78,14 @@ def compact(  # noqa: PLR0913, PLR0917 - one for each option
     labels = _labels(metadata or [])
     if labels and not everyone:
         raise typer.BadParameter("--metadata goes with --all")
+    target = Target(url=url, data_dir=data_dir, key_file=key_file, tenant=tenant)
     if everyone and not given:
-        failed = asyncio.run(_fleet(labels, max_seconds, dry_run, url, data_dir))
+        failed = asyncio.run(_fleet(labels, max_seconds, dry_run, target))
     elif max_seconds is not None:
         raise typer.BadParameter("--max-seconds goes with --all, without a window")
     else:
         body = {"dry_run": dry_run, **({"window": given[0]} if given else {})}
-        failed = asyncio.run(_compact(sessions or [], labels, body, url, data_dir))
+        failed = asyncio.run(_compact(sessions or [], labels, body, target))
     if failed:
         raise typer.Exit(1)
 
@@ -95,15 +94,14 @@ async def _fleet(
     labels: Mapping[str, str],
     seconds: int | None,
     dry_run: bool,  # noqa: FBT001 - a flag of the command line
-    url: str | None,
-    data_dir: Path | None,
+    target: Target,
 ) -> int:
     """Compact the sessions that are due, or list them, and return how many failed."""
     if not dry_run:
-        return await _compact_due(labels, seconds, url, data_dir)
+        return await _compact_due(labels, seconds, target)
     if labels or seconds is not None:
         raise typer.BadParameter("with --all --dry-run all that is due is listed: no --metadata, no --max-seconds")
-    await _list_due(url, data_dir)
+    await _list_due(target)
     return 0
 
 
@@ -136,11 +134,11 @@ class _Sums:
         return f"{len(self.outcomes)} sessions: {shown}; {before} tokens before, {after} after"
 
 
-async def _compact_due(labels: Mapping[str, str], seconds: int | None, url: str | None, data_dir: Path | None) -> int:
+async def _compact_due(labels: Mapping[str, str], seconds: int | None, target: Target) -> int:
     """Have the sessions compacted that are due, run after run, and return how many failed."""
     ends = math.inf if seconds is None else time.monotonic() + seconds
     sums = _Sums()
-    async with connected(url, data_dir) as client:
+    async with connected(target) as client:
         longest = min(_LONGEST_RUN_SECONDS, _RUN * (await _summary_seconds(client) or _PATIENCE))
         with Progress(console=Console(stderr=True)) as progress:
             bar = progress.add_task("compact", total=None)
@@ -149,9 +147,9 @@ async def _compact_due(labels: Mapping[str, str], seconds: int | None, url: str 
                 asked = {"limit": _RUN, "max_seconds": left, "metadata": labels}
                 report = await call(client, "POST", "/v1/compact", json=asked, timeout=left + _PATIENCE)
                 for one in report["results"]:
-                    sums.add(one["session_id"], _outcome(one), one["tokens"])
+                    sums.add(_name(one), _outcome(one), one["tokens"])
                     if one["status"] == _FAILED:
-                        told = f"{one['session_id']}: {one['reason']}, and waits for {one['retry_seconds']} s"
+                        told = f"{_name(one)}: {one['reason']}, and waits for {one['retry_seconds']} s"
                         progress.console.print(told, markup=False)
                 done = len(sums.outcomes)
                 progress.update(bar, completed=done, total=done + report["remaining"])
@@ -163,21 +161,24 @@ async def _compact_due(labels: Mapping[str, str], seconds: int | None, url: str 
     return sums.failed
 
 
-async def _list_due(url: str | None, data_dir: Path | None) -> None:
+def _name(one: Mapping[str, Any]) -> str:
+    """Return what a session is called, after its tenant where the list goes across tenants."""
+    return f"{one['tenant']}/{one['session_id']}" if "tenant" in one else str(one["session_id"])
+
+
+async def _list_due(target: Target) -> None:
     """Print which sessions are due, most tokens first."""
-    async with connected(url, data_dir) as client:
+    async with connected(target) as client:
         found = await call(client, "GET", "/v1/compact/due", params={"limit": 1000})
     for one in found["data"]:
-        typer.echo(f"{one['session_id']}: {one['view']['turns']} turns, {one['view']['tokens']} tokens")
+        typer.echo(f"{_name(one)}: {one['view']['turns']} turns, {one['view']['tokens']} tokens")
     typer.echo(f"{found['due']} sessions are due; {found['deferred']} wait or are being worked on")
 
 
-async def _compact(
-    sessions: Sequence[str], labels: Mapping[str, str], body: Mapping[str, Any], url: str | None, data_dir: Path | None
-) -> int:
+async def _compact(sessions: Sequence[str], labels: Mapping[str, str], body: Mapping[str, Any], target: Target) -> int:
     """Compact sessions by hand, one after another, and return how many failed."""
     sums = _Sums()
-    async with connected(url, data_dir) as client:
+    async with connected(target) as client:
         names = list(sessions) or [name async for name in _all_sessions(client, labels)]
         # Another caller's attempt may have to be waited for before one's own.
         timeout = 2 * await _summary_seconds(client) + _PATIENCE
@@ -219,12 +220,13 @@ async def _all_sessions(client: httpx.AsyncClient, labels: Mapping[str, str]) ->
             return
 
 
-def purge(url: Url = None, data_dir: DataDir = None) -> None:
+def purge(url: Url = None, data_dir: DataDir = None, key_file: KeyFile = None, tenant: Tenants = None) -> None:
     """Remove every expired session with its whole log."""
+    target = Target(url=url, data_dir=data_dir, key_file=key_file, tenant=tenant)
 
     async def run() -> int:
         purged = 0
-        async with connected(url, data_dir) as client:
+        async with connected(target) as client:
             while True:
                 done = await call(client, "POST", "/v1/purge", json={})
                 if not done["purged"]:

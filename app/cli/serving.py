@@ -23,15 +23,19 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 from uvicorn.supervisors import Multiprocess
 
 from app import bootstrap, logs
+from app.api.guard import Keyless
 from app.cli.local import database_url, override
 from app.domain.errors import NotLetIn, Unavailable
 from app.main import create_app
 from app.metrics import SHARED_FOLDER, Meter
+from app.service import keys
 from app.settings import Settings
 
 log = structlog.get_logger("turnlog")
 _PR_SET_PDEATHSIG = 1
 _DATABASE_PATIENCE = 30.0
+# How workers are told of --insecure. It is always set for them, so what it was before means nothing.
+_KEYLESS = "TURNLOG_WORKERS_KEYLESS"
 
 
 def serve(
@@ -42,17 +46,12 @@ def serve(
     ] = None,
     workers: Annotated[int | None, typer.Option(help="Server processes. (default: 1)")] = None,
     insecure: Annotated[  # noqa: FBT002 - a flag of the command line
-        bool, typer.Option("--insecure", help="Serve other machines although anybody can read everything.")
+        bool, typer.Option("--insecure", help="Until there is an API key, serve everybody and not this machine alone.")
     ] = False,
 ) -> None:
     """Run the service. Without TURNLOG_DATABASE_URL it starts a PostgreSQL of its own, which ends with it."""
     settings = override(Settings(), host=host, port=port, data_dir=data_dir, workers=workers)
     logs.configure(level=settings.log_level, output=settings.log_format)
-    if not insecure and not _is_loopback(settings.host):
-        raise bootstrap.BadSetting(
-            f"there are no API keys, so anybody who reaches {settings.host} could read every session:"
-            " bind to 127.0.0.1, or say --insecure when something in front of turnlog lets in who belongs"
-        )
     # uvicorn finishes what is in flight, then raises the signal once more. It then unwinds this function, so that the
     # embedded PostgreSQL writes its checkpoint; a stop that was asked for is a success.
     for asked in (signal.SIGTERM, signal.SIGINT):
@@ -60,9 +59,11 @@ def serve(
     with ExitStack() as stack:
         listening = stack.enter_context(_listen(settings.host, settings.port))
         url = stack.enter_context(database_url(settings, exclusive=True))
-        asyncio.run(_prepare(settings, url))
+        if not asyncio.run(_prepare(settings, url)):
+            _warn(settings.host, insecure=insecure)
         stack.enter_context(_shared_metrics(settings.workers))
-        _run(settings.model_copy(update={"database_url": SecretStr(url)}), listening)
+        keyless: Keyless = "everybody" if insecure else "local"
+        _run(settings.model_copy(update={"database_url": SecretStr(url)}), listening, keyless)
 
 
 def _leave(_number: int, _frame: FrameType | None) -> None:
@@ -83,13 +84,22 @@ def _is_loopback(host: str) -> bool:
     before_sleep=lambda state: log.warning("database.awaited", attempt=state.attempt_number),
     reraise=True,
 )
-async def _prepare(settings: Settings, url: str) -> None:
+async def _prepare(settings: Settings, url: str) -> bool:
     """Bring the schema to its newest revision before the first request, so that a failure is one line and no more.
 
-    A database that starts at the same time, as in a compose file, is waited for.
+    A database that starts at the same time, as in a compose file, is waited for. Returns whether there are API keys.
     """
-    async with bootstrap.running(settings, url, Meter()):
-        pass
+    async with bootstrap.running(settings, url, Meter()) as context:
+        return await keys.exist(context.database)
+
+
+def _warn(host: str, *, insecure: bool) -> None:
+    """Say who is served while there is no key, where that may be a surprise."""
+    if insecure:
+        log.warning("service.insecure", told="until there is an API key, whoever reaches the port reads every session")
+    elif not _is_loopback(host):
+        told = "until there is an API key, this machine alone is served: make one with `turnlog keys create`"
+        log.warning("service.local_only", host=host, told=told)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -108,10 +118,10 @@ def _listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _run(settings: Settings, listening: socket.socket) -> None:
+def _run(settings: Settings, listening: socket.socket, keyless: Keyless) -> None:
     """Serve until a signal says stop, then finish the requests in flight."""
     config = uvicorn.Config(
-        create_app(settings) if settings.workers == 1 else "app.cli.serving:worker_app",
+        create_app(settings, keyless=keyless) if settings.workers == 1 else "app.cli.serving:worker_app",
         factory=settings.workers > 1,
         workers=settings.workers,
         timeout_graceful_shutdown=settings.shutdown_seconds,
@@ -119,6 +129,8 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         timeout_worker_healthcheck=20,
         log_config=None,
         server_header=False,
+        # Who a client is, is not what a header says of him.
+        proxy_headers=False,
     )
     host, port = listening.getsockname()[:2]
     log.info("service.listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=settings.workers)
@@ -129,7 +141,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
             sys.exit(1)
         return
     # Workers are new interpreters: the environment is how they get their settings.
-    os.environ |= settings.variables()
+    os.environ |= {**settings.variables(), _KEYLESS: keyless}
     Multiprocess(config, sockets=[listening]).run()
 
 
@@ -137,7 +149,7 @@ def worker_app() -> FastAPI:
     """Build the application in a worker process, which must not outlive the process that started it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    return create_app()
+    return create_app(keyless="everybody" if os.environ.get(_KEYLESS) == "everybody" else "local")
 
 
 @contextmanager

@@ -1,6 +1,9 @@
 """Everything that can go wrong, as one tree.
 
     TurnlogError
+    ├── Unauthenticated             nobody knows who asks
+    ├── Forbidden                   who asks may not do this
+    ├── RateLimited                 who asks does so too often
     ├── MalformedRequest            the request cannot be read at all
     ├── InvalidRequest              it can be read, and a named place in it is wrong
     ├── NotFound
@@ -30,6 +33,26 @@ class TurnlogError(Exception):
 
     def __init__(self, message: str | None = None) -> None:
         super().__init__(message or (type(self).__doc__ or "").strip())
+
+
+class Unauthenticated(TurnlogError):
+    """The request needs an API key that is known here: Authorization: Bearer KEY."""
+
+
+class Forbidden(TurnlogError):
+    """The key does not allow this."""
+
+    def __init__(self, scope: str, message: str | None = None) -> None:
+        super().__init__(message or f"this needs a key with the scope {scope}")
+        self.scope = scope
+
+
+class RateLimited(TurnlogError):
+    """The key is used more often than this server allows."""
+
+    def __init__(self, *, retry_seconds: int) -> None:
+        super().__init__(f"the key is used more often than this server allows: try again in {retry_seconds} s")
+        self.retry_seconds = retry_seconds
 
 
 class MalformedRequest(TurnlogError):

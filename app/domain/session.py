@@ -58,6 +58,7 @@ class Due:
     """A session whose trigger fires, with its own policy as JSON text, None for the server's."""
 
     key: UUID
+    tenant: str
     session_id: str
     created_at: datetime
     policy: str | None

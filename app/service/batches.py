@@ -38,6 +38,7 @@ _PORTION_EVENTS: Final = 50_000
 class Result:
     """What became of one session. ``retry_seconds`` is how long it waits, when it failed."""
 
+    tenant: str
     session_id: str
     status: Status
     reason: str | None
@@ -180,7 +181,11 @@ async def _alone(ctx: Context, due: Due) -> list[Result]:
     outcome = await summaries.attempt(ctx, run)
     ctx.meter.compacted(outcome.status, outcome.reason)
     status: Status = "applied" if outcome.status == "applied" else "unchanged"
-    return [Result(session_id=due.session_id, status=status, reason=outcome.reason, tokens=outcome.tokens)]
+    return [
+        Result(
+            tenant=due.tenant, session_id=due.session_id, status=status, reason=outcome.reason, tokens=outcome.tokens
+        )
+    ]
 
 
 def _decide(ctx: Context, due: Due, found: Found[Event]) -> _Decided:
@@ -194,9 +199,21 @@ def _result(ctx: Context, one: _Decided) -> Result:
     if isinstance(one.plan, Unchanged):
         ctx.meter.compacted("unchanged", one.plan.reason)
         tokens = Tokens(one.plan.tokens, one.plan.tokens)
-        return Result(session_id=one.due.session_id, status="unchanged", reason=one.plan.reason, tokens=tokens)
+        return Result(
+            tenant=one.due.tenant,
+            session_id=one.due.session_id,
+            status="unchanged",
+            reason=one.plan.reason,
+            tokens=tokens,
+        )
     ctx.meter.compacted("applied", None)
-    return Result(session_id=one.due.session_id, status="applied", reason=None, tokens=one.plan.tokens)
+    return Result(
+        tenant=one.due.tenant, session_id=one.due.session_id, status="applied", reason=None, tokens=one.plan.tokens
+    )
+
+
+def _ended(due: Due, status: Status, reason: str | None, tokens: Tokens) -> Result:
+    return Result(tenant=due.tenant, session_id=due.session_id, status=status, reason=reason, tokens=tokens)
 
 
 async def _waiting(ctx: Context, due: Due, cause: str) -> list[Result]:
@@ -209,6 +226,7 @@ async def _waiting(ctx: Context, due: Due, cause: str) -> list[Result]:
 def _failed(ctx: Context, due: Due, cause: str) -> Result:
     ctx.meter.compacted("failed", cause)
     return Result(
+        tenant=due.tenant,
         session_id=due.session_id,
         status="failed",
         reason=cause,

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from anyio import to_thread
 
 from app.domain.policy import Policy
 from app.service.appends import Appends
+from app.service.keyring import Keyring
 from app.service.view_cache import ViewCache
 from app.storage.database import Database
 from app.summarizer.model import Model
@@ -16,9 +17,6 @@ from app.tokens import TokenCounter
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-# The one tenant there is until keys bring others.
-DEFAULT_TENANT: Final = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +66,13 @@ class Summarizing:
 class Context:
     """The tools of the service: the database, the token counter, the limits, and a maker of new ids.
 
-    ``appends`` are on their way to the database, ``view_cache`` holds views that were read before. ``slots`` bound how
-    many sessions of the fleet wait for the model at once. ``unfinished`` is the work that may outlive the request which
-    began it; it ends before the database is closed.
+    ``keys`` say who asks. ``appends`` are on their way to the database, ``view_cache`` holds views that were read
+    before. ``slots`` bound how many sessions of the fleet wait for the model at once. ``unfinished`` is the work that
+    may outlive the request which began it; it ends before the database is closed.
     """
 
     database: Database
+    keys: Keyring
     appends: Appends
     view_cache: ViewCache
     tokens: TokenCounter

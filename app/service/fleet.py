@@ -1,4 +1,7 @@
-"""Compact the sessions that are due by the policies that stand for them. Any number of schedulers may call at once."""
+"""Compact the sessions that are due by the policies that stand for them. Any number of schedulers may call at once.
+
+A tenant of None stands for all tenants.
+"""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -48,13 +51,13 @@ class Report:
         return sum(result.status == status for result in self.results)
 
 
-async def due(ctx: Context, tenant: str, *, limit: int) -> tuple[Count, Sequence[Due]]:
+async def due(ctx: Context, tenant: str | None, *, limit: int) -> tuple[Count, Sequence[Due]]:
     """Return what a run would take, most tokens first, without doing it."""
     async with ctx.database.reading() as reader:
         return await store.count(reader, tenant, {}), await store.due(reader, tenant, {}, limit)
 
 
-async def compact(ctx: Context, tenant: str, asked: Asked) -> Report:
+async def compact(ctx: Context, tenant: str | None, asked: Asked) -> Report:
     """Compact sessions whose policy's trigger fires, most tokens first.
 
     Each is done once, whoever else does the same; one that fails waits longer each time, and stops nobody. The run
@@ -83,7 +86,7 @@ async def compact(ctx: Context, tenant: str, asked: Asked) -> Report:
 class _Run:
     """One call of a scheduler."""
 
-    def __init__(self, ctx: Context, tenant: str, asked: Asked) -> None:
+    def __init__(self, ctx: Context, tenant: str | None, asked: Asked) -> None:
         self.results: list[Result] = []
         self._ctx = ctx
         self._tenant = tenant

@@ -1,4 +1,7 @@
-"""Which sessions are due for a compaction by the policy that stands for them. By index, from their rows alone."""
+"""Which sessions are due for a compaction by the policy that stands for them. By index, from their rows alone.
+
+A tenant of None stands for all tenants.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +17,14 @@ from app.domain.policy import Standing
 from app.domain.session import Count, Due, ViewFigures
 from app.storage.database import Reader, Row, Writer
 from app.storage.sessions import standing_columns
+from app.storage.tenants import OF_TENANT, for_tenants
 
 # How long a scheduler has a session to itself, unless it gives it back earlier. A dead one's are free after that.
 CLAIM_SECONDS: Final = 10.0
 
 
-_DUE: Final = """
-    tenant = :tenant AND due AND (expires_at IS NULL OR expires_at > now()) AND labels @> CAST(:labels AS jsonb)
+_DUE: Final = f"""
+    {OF_TENANT} AND due AND (expires_at IS NULL OR expires_at > now()) AND labels @> CAST(:labels AS jsonb)
 """
 _FREE: Final = """
     (retry_at IS NULL OR retry_at <= now()) AND (claimed_until IS NULL OR claimed_until <= now())
@@ -28,24 +32,24 @@ _FREE: Final = """
                      WHERE a.session_key = sessions.session_key AND a.status = 'running' AND a.alive_until > now())
 """
 _COLUMNS: Final = """
-    session_key, session_id, created_at, policy::text AS policy, version, failures, boundary, view_events, view_turns,
-    view_tokens
+    session_key, tenant, session_id, created_at, policy::text AS policy, version, failures, boundary, view_events,
+    view_turns, view_tokens
 """
 
 
 async def claim(
-    writer: Writer, tenant: str, labels: Mapping[str, str], *, summarizing: bool, limit: int
+    writer: Writer, tenant: str | None, labels: Mapping[str, str], *, summarizing: bool, limit: int
 ) -> Sequence[Due]:
     """Take up to ``limit`` due sessions, most tokens first, so that no other scheduler does meanwhile.
 
     Only those whose policy calls a model, or only those whose policy does not.
     """
     taken = {"summarizing": summarizing, "limit": limit, "seconds": CLAIM_SECONDS}
-    found = await writer.all(_CLAIM, {**_parameters(tenant, labels), **taken})
+    found = await writer.all(_CLAIM(tenant), {**_parameters(tenant, labels), **taken})
     return sorted(map(_due, found), key=lambda one: -one.view.tokens)
 
 
-_CLAIM: Final = text(f"""
+_CLAIM: Final = for_tenants(f"""
     WITH free AS MATERIALIZED (
         SELECT session_key AS free_key FROM sessions
          WHERE {_DUE} AND summarizes = :summarizing AND {_FREE}
@@ -60,34 +64,34 @@ _CLAIM: Final = text(f"""
 """)  # noqa: S608 - constants only
 
 
-async def due(reader: Reader, tenant: str, labels: Mapping[str, str], limit: int) -> Sequence[Due]:
+async def due(reader: Reader, tenant: str | None, labels: Mapping[str, str], limit: int) -> Sequence[Due]:
     """Return what ``claim`` would take."""
-    return [_due(row) for row in await reader.all(_LIST, {**_parameters(tenant, labels), "limit": limit})]
+    return [_due(row) for row in await reader.all(_LIST(tenant), {**_parameters(tenant, labels), "limit": limit})]
 
 
-_LIST: Final = text(
+_LIST: Final = for_tenants(
     f"SELECT {_COLUMNS} FROM sessions WHERE {_DUE} AND {_FREE} ORDER BY view_tokens DESC LIMIT :limit"  # noqa: S608
 )
 
 
-async def summarizing_among_first(reader: Reader, tenant: str, labels: Mapping[str, str], limit: int) -> int:
+async def summarizing_among_first(reader: Reader, tenant: str | None, labels: Mapping[str, str], limit: int) -> int:
     """Return how many of the first ``limit`` due sessions, most tokens first, have a policy that calls a model."""
-    return int((await reader.one(_AMONG_FIRST, {**_parameters(tenant, labels), "limit": limit})).summarizing)
+    return int((await reader.one(_AMONG_FIRST(tenant), {**_parameters(tenant, labels), "limit": limit})).summarizing)
 
 
-_AMONG_FIRST: Final = text(f"""
+_AMONG_FIRST: Final = for_tenants(f"""
     SELECT count(*) FILTER (WHERE summarizes) AS summarizing
       FROM (SELECT summarizes FROM sessions WHERE {_DUE} AND {_FREE} ORDER BY view_tokens DESC LIMIT :limit) AS first
 """)  # noqa: S608
 
 
-async def count(reader: Reader, tenant: str, labels: Mapping[str, str]) -> Count:
+async def count(reader: Reader, tenant: str | None, labels: Mapping[str, str]) -> Count:
     """Count the sessions whose trigger fires."""
-    row = await reader.one(_COUNT, _parameters(tenant, labels))
+    row = await reader.one(_COUNT(tenant), _parameters(tenant, labels))
     return Count(due=row.free, deferred=row.total - row.free, summarizing=row.summarizing)
 
 
-_COUNT: Final = text(
+_COUNT: Final = for_tenants(
     f"SELECT count(*) AS total, count(*) FILTER (WHERE {_FREE}) AS free,"  # noqa: S608
     f"       count(*) FILTER (WHERE summarizes AND {_FREE}) AS summarizing"
     f"  FROM sessions WHERE {_DUE}"
@@ -215,13 +219,14 @@ _FOLLOW: Final = text("""
 """)
 
 
-def _parameters(tenant: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def _parameters(tenant: str | None, labels: Mapping[str, str]) -> dict[str, Any]:
     return {"tenant": tenant, "labels": msgspec.json.encode(labels).decode()}
 
 
 def _due(row: Row) -> Due:
     return Due(
         key=row.session_key,
+        tenant=row.tenant,
         session_id=row.session_id,
         created_at=row.created_at,
         policy=row.policy,

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache, lru_cache
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -162,35 +161,6 @@ async def delete_expired(writer: Writer, key: UUID) -> None:
 
 
 _DELETE_EXPIRED: Final = text("DELETE FROM sessions WHERE session_key = :key AND expires_at <= now()")
-
-
-async def purge(writer: Writer, tenant: str, before: datetime | None, limit: int) -> tuple[int, int]:
-    """Delete up to ``limit`` sessions that expired at or before ``before`` (None: now), the longest expired first.
-
-    Returns how many went, and how many more there are to purge. A session that is being extended at this moment is
-    skipped or judged by its new expiry, never lost.
-    """
-    row = await writer.patiently(_PURGE, {"tenant": tenant, "before": before, "limit": limit})
-    return row.purged, row.due - row.purged
-
-
-_PURGE: Final = text("""
-    WITH picked AS MATERIALIZED (
-        SELECT session_key FROM sessions
-         WHERE tenant = :tenant AND expires_at <= least(coalesce(CAST(:before AS timestamptz), now()), now())
-         ORDER BY expires_at
-         LIMIT :limit
-           FOR UPDATE SKIP LOCKED
-    ), purged AS (
-        DELETE FROM sessions
-         WHERE session_key IN (SELECT session_key FROM picked)
-        RETURNING 1
-    ), due AS (
-        SELECT count(*) AS count FROM sessions
-         WHERE tenant = :tenant AND expires_at <= least(coalesce(CAST(:before AS timestamptz), now()), now())
-    )
-    SELECT (SELECT count(*) FROM purged) AS purged, due.count AS due FROM due
-""")
 
 
 async def page(

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from app.service.context import DEFAULT_TENANT
+from app.domain.key import DEFAULT_TENANT
 from app.storage.sessions import key_of
 from bench import load, logs, pgbench, postgres, requests, servers
 from bench.recording import Record, recording

@@ -5,9 +5,10 @@ import json
 import time
 
 from app import bootstrap
+from app.domain.key import DEFAULT_TENANT
 from app.metrics import Meter
 from app.service import events
-from app.service.context import DEFAULT_TENANT, Context
+from app.service.context import Context
 from app.service.drafts import NewEvent
 from app.service.events import Options
 from app.settings import Settings

@@ -17,10 +17,11 @@ import msgspec
 
 from app import bootstrap
 from app.api import answers
+from app.domain.key import DEFAULT_TENANT
 from app.metrics import Meter
 from app.service import events
 from app.service import views as view_service
-from app.service.context import DEFAULT_TENANT, Context
+from app.service.context import Context
 from app.service.drafts import NewEvent
 from app.service.events import Options
 from app.service.views import Asked

@@ -4,7 +4,7 @@ import itertools
 import json
 from typing import Any
 
-from app.service.context import DEFAULT_TENANT
+from app.domain.key import DEFAULT_TENANT
 from app.service.views import FORMATS
 from app.storage.sessions import key_of
 from bench import load, logs, pgbench, postgres, requests

@@ -45,13 +45,13 @@ def port_of(service: Serving) -> int:
 # What it refuses
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.7", "::", "turnlog.example"])  # noqa: S104
-def test_it_serves_no_other_machine_unless_told_that_this_is_known(data_dir: Path, host: str) -> None:
-    line = refusal(run("serve", "--host", host, "--data-dir", data_dir))
-
-    assert host in line
-    assert "--insecure" in line
-    assert not data_dir.exists(), "it did something before it refused"
+def test_where_others_could_come_it_says_who_is_served_before_there_is_a_key(database_url: str) -> None:
+    with Serving("--host", "0.0.0.0", database_url=database_url) as service:  # noqa: S104
+        assert "service.local_only" in service.output
+        assert "turnlog keys create" in service.output
+        with httpx.Client(base_url=f"http://127.0.0.1:{port_of(service)}") as client:
+            assert client.get("/v1/sessions").status_code == 200
+            assert client.get("/v1/sessions", headers={"Host": "turnlog.example"}).status_code == 401
 
 
 def test_it_serves_other_machines_when_told_to(database_url: str) -> None:
@@ -60,6 +60,19 @@ def test_it_serves_other_machines_when_told_to(database_url: str) -> None:
         httpx.Client(base_url=f"http://127.0.0.1:{port_of(service)}") as client,
     ):
         assert client.get("/healthz").json() == {"status": "ok"}
+        assert client.get("/v1/sessions", headers={"Host": "turnlog.example"}).status_code == 200
+        assert "service.insecure" in service.output
+
+
+def test_its_workers_serve_other_machines_when_told_to_and_only_then(database_url: str) -> None:
+    foreign = {"Host": "turnlog.example"}
+    for options, status in ((("--insecure",), 200), ((), 401)):
+        # What a surrounding service has told its workers is none of theirs.
+        told = {"TURNLOG_WORKERS_KEYLESS": "everybody"}
+        with Serving("--workers", 2, *options, database_url=database_url, **told) as service:
+            for _ in range(6):
+                with service.client() as client:
+                    assert client.get("/v1/sessions", headers=foreign).status_code == status
 
 
 def test_a_second_service_on_the_same_data_folder_is_refused_in_one_line(data_dir: Path) -> None:
@@ -108,6 +121,11 @@ def test_an_address_of_another_machine_cannot_be_bound(database_url: str) -> Non
         ("TURNLOG_DEFAULT_POLICY", '{"window": {"rule": "newest", "size": 2}}'),
         ("TURNLOG_DEFAULT_POLICY", "[]"),
         ("TURNLOG_MAX_JSON_DEPTH", "1000000"),
+        ("TURNLOG_BOOTSTRAP_KEY", "secret"),
+        ("TURNLOG_BOOTSTRAP_KEY", "secret " * 6),
+        ("TURNLOG_RATE_LIMIT", "0"),
+        ("TURNLOG_RATE_BURST", "5"),
+        ("TURNLOG_SHOW_DOCS", "maybe"),
         ("TURNLOG_DATABASE_URL", "mysql://u:secret@127.0.0.1/x"),
         ("TURNLOG_DATABASE_URL", "postgresql://u:secret@127.0.0.1:port/x"),
         ("TURNLOG_DATABASE_URL", "turnlog"),

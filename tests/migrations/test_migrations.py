@@ -27,7 +27,7 @@ from tests.talk import Talk, turns
 
 ROOT = Path(__file__).resolve().parents[2]
 MIGRATIONS = ROOT / "migrations"
-TABLES = {"alembic_version", "compaction_attempts", "default_policy", "events", "sessions"}
+TABLES = {"alembic_version", "api_keys", "compaction_attempts", "default_policy", "events", "sessions"}
 ALEMBIC = Path(sys.executable).with_name("alembic")
 
 # A replica that has done everything but the migration, and waits for the word.

@@ -12,10 +12,11 @@ import pytest
 from app import bootstrap
 from app.domain.errors import EventIdConflict, SessionExpired, SessionNotFound, Unavailable, VersionConflict
 from app.domain.event import Draft
+from app.domain.key import DEFAULT_TENANT
 from app.metrics import Meter
 from app.service import events as service
 from app.service import sessions
-from app.service.context import DEFAULT_TENANT, Context
+from app.service.context import Context
 from app.service.drafts import NewEvent
 from app.service.events import Options, Receipt
 from app.storage import database, events, flights

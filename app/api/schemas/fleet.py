@@ -20,13 +20,17 @@ class FleetRequest(Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class FleetResult(Struct, kw_only=True):
-    """What became of one session; one that failed has a `retry_seconds`, after which it is due again."""
+    """What became of one session; one that failed has a `retry_seconds`, after which it is due again.
+
+    It has a `tenant` when the run went across tenants.
+    """
 
     session_id: str
     status: Status
     reason: str | None
     tokens: TokenFigures
     retry_seconds: int | UnsetType = UNSET
+    tenant: str | UnsetType = UNSET
 
 
 class FleetReport(Struct, kw_only=True):
@@ -45,11 +49,12 @@ class FleetReport(Struct, kw_only=True):
 
 
 class DueSession(Struct, kw_only=True):
-    """A session whose policy's trigger fires."""
+    """A session whose policy's trigger fires. It has a `tenant` when the list goes across tenants."""
 
     session_id: str
     version: int
     view: ViewFigures
+    tenant: str | UnsetType = UNSET
 
 
 class DueSessions(Struct, kw_only=True):

@@ -56,3 +56,4 @@ class Problem(Struct, kw_only=True):
     expected_version: int | UnsetType = UNSET
     current_version: int | UnsetType = UNSET
     limit_bytes: int | UnsetType = UNSET
+    scope: str | UnsetType = UNSET

@@ -1,0 +1,51 @@
+"""Whether a request comes from this very machine, and from nobody behind it: what is served before there is a key."""
+
+import ipaddress
+from functools import lru_cache
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+# A proxy on this machine is local, and whoever it speaks for need not be.
+_FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+# Both name the place that a browser believes to talk to, or to be at: a page of somebody else's, whose name was made to
+# point here, says its own.
+_NAMED: Final = frozenset({b"host", b"origin"})
+
+
+def is_local(scope: Scope) -> bool:
+    """Say whether a request was sent by a program on this machine, to this machine by a name of its own.
+
+    A client without an address, as on a unix socket, is none: what stands at the other end may be a proxy.
+    """
+    client = scope.get("client")
+    if not client or not _is_loopback(client[0]):
+        return False
+    for name, value in scope["headers"]:
+        if name in _FORWARDED:
+            return False
+        if name in _NAMED and not _names_loopback(value.decode("latin-1")):
+            return False
+    return True
+
+
+@lru_cache(maxsize=256)
+def _is_loopback(host: str) -> bool:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+@lru_cache(maxsize=256)
+def _names_loopback(text: str) -> bool:
+    """Say whether a Host or Origin names this machine: by an address of the loopback, or as ``localhost``."""
+    try:
+        parts = urlsplit(text if "://" in text else f"//{text}")
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    return host == "localhost" or host.endswith(".localhost") or _is_loopback(host)
