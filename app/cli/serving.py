@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ import typer
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import AsyncRetrying, retry, retry_if_exception, stop_after_delay, wait_fixed
 from uvicorn.supervisors import Multiprocess
 
 from app import bootstrap, logs
@@ -32,6 +32,8 @@ from app.settings import Settings
 log = structlog.get_logger("turnlog")
 _PR_SET_PDEATHSIG = 1
 _DATABASE_PATIENCE = 30.0
+# A worker that waits for the database does not hear that it should stop.
+_WORKER_PATIENCE = 10.0
 
 
 def serve(
@@ -76,8 +78,12 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, Unavailable) and not isinstance(error, NotLetIn)
+
+
 @retry(
-    retry=retry_if_exception(lambda error: isinstance(error, Unavailable) and not isinstance(error, NotLetIn)),
+    retry=retry_if_exception(_passes),
     stop=stop_after_delay(_DATABASE_PATIENCE),
     wait=wait_fixed(0.5),
     before_sleep=lambda state: log.warning("database.awaited", attempt=state.attempt_number),
@@ -137,7 +143,38 @@ def worker_app() -> FastAPI:
     """Build the application in a worker process, which must not outlive the process that started it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    return create_app()
+    app = create_app()
+    app.router.lifespan_context = _patient(app.router.lifespan_context)
+    return app
+
+
+def _patient(lifespan: Callable[[FastAPI], AbstractAsyncContextManager[Any]]) -> Any:
+    """Have a worker wait for a database that is away, as the service did before it started.
+
+    uvicorn takes a worker that cannot start for one that never will, and ends the whole service. A worker that took the
+    place of another one while the database was away must not do that: it ends in a way that uvicorn replaces it for.
+    """
+
+    @asynccontextmanager
+    async def waiting(app: FastAPI) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+            try:
+                async for attempt in AsyncRetrying(
+                    retry=retry_if_exception(_passes),
+                    stop=stop_after_delay(_WORKER_PATIENCE),
+                    wait=wait_fixed(0.5),
+                    reraise=True,
+                ):
+                    with attempt:
+                        state = await stack.enter_async_context(lifespan(app))
+            except Unavailable as error:
+                if not _passes(error):
+                    raise
+                log.warning("worker.waits_in_vain")
+                os._exit(1)
+            yield state
+
+    return waiting
 
 
 @contextmanager
