@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Arguments for `make serve`, such as ARGS="--port 9000".
 ARGS ?=
 
-.PHONY: serve test check coverage bench bench-peers openapi constraints clean
+.PHONY: serve test torture check coverage bench bench-peers openapi constraints clean
 
 # Debian's python3 makes no pip in a new environment unless python3-venv is installed; any pip can install into it.
 INSTALL = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
@@ -25,6 +25,9 @@ serve: $(VENV)/.installed-serve  ## Run turnlog on 127.0.0.1:8080 with its own P
 
 test: $(VENV)/.installed-dev  ## Run the whole suite, as root or not, with nothing set up beforehand.
 	$(BIN)/pytest -n 2 $(ARGS)
+
+torture: $(VENV)/.installed-dev  ## Kill everything under traffic and check every answer; ARGS="--seconds 600 --seed 7".
+	$(BIN)/python -m tests.journeys.torture $(ARGS)
 
 coverage: $(VENV)/.installed-dev  ## Hold the last `make test ARGS=--cov` to 100 % of the domain and 90 % of everything.
 	$(BIN)/coverage report --include='app/domain/*' --fail-under=100

@@ -8,8 +8,8 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -19,7 +19,7 @@ import typer
 import uvicorn
 from fastapi import FastAPI
 from pydantic import SecretStr
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
+from tenacity import AsyncRetrying, retry, retry_if_exception, stop_after_delay, wait_fixed
 from uvicorn.supervisors import Multiprocess
 
 from app import bootstrap, logs
@@ -36,6 +36,8 @@ _PR_SET_PDEATHSIG = 1
 _DATABASE_PATIENCE = 30.0
 # How workers are told of --insecure. It is always set for them, so what it was before means nothing.
 _KEYLESS = "TURNLOG_WORKERS_KEYLESS"
+# A worker that waits for the database does not hear that it should stop.
+_WORKER_PATIENCE = 10.0
 
 
 def serve(
@@ -77,8 +79,12 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def _passes(error: BaseException) -> bool:
+    return isinstance(error, Unavailable) and not isinstance(error, NotLetIn)
+
+
 @retry(
-    retry=retry_if_exception(lambda error: isinstance(error, Unavailable) and not isinstance(error, NotLetIn)),
+    retry=retry_if_exception(_passes),
     stop=stop_after_delay(_DATABASE_PATIENCE),
     wait=wait_fixed(0.5),
     before_sleep=lambda state: log.warning("database.awaited", attempt=state.attempt_number),
@@ -121,7 +127,9 @@ def _listen(host: str, port: int) -> socket.socket:
 def _run(settings: Settings, listening: socket.socket, keyless: Keyless) -> None:
     """Serve until a signal says stop, then finish the requests in flight."""
     config = uvicorn.Config(
-        create_app(settings, keyless=keyless) if settings.workers == 1 else "app.cli.serving:worker_app",
+        _patient(create_app(settings, keyless=keyless), _DATABASE_PATIENCE)
+        if settings.workers == 1
+        else "app.cli.serving:worker_app",
         factory=settings.workers > 1,
         workers=settings.workers,
         timeout_graceful_shutdown=settings.shutdown_seconds,
@@ -149,7 +157,39 @@ def worker_app() -> FastAPI:
     """Build the application in a worker process, which must not outlive the process that started it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-    return create_app(keyless="everybody" if os.environ.get(_KEYLESS) == "everybody" else "local")
+    app = create_app(keyless="everybody" if os.environ.get(_KEYLESS) == "everybody" else "local")
+    return _patient(app, _WORKER_PATIENCE, is_worker=True)
+
+
+def _patient(app: FastAPI, seconds: float, *, is_worker: bool = False) -> FastAPI:
+    """Have an application wait for a database that is away when it starts, as the service did before.
+
+    uvicorn takes a worker that cannot start for one that never will, and ends the whole service. A worker that took the
+    place of another one while the database was away must not do that: it ends in a way that uvicorn replaces it for.
+    """
+    lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def waiting(app: FastAPI) -> AsyncIterator[Any]:
+        async with AsyncExitStack() as stack:
+            try:
+                async for attempt in AsyncRetrying(
+                    retry=retry_if_exception(_passes),
+                    stop=stop_after_delay(seconds),
+                    wait=wait_fixed(0.5),
+                    reraise=True,
+                ):
+                    with attempt:
+                        state = await stack.enter_async_context(lifespan(app))
+            except Unavailable as error:
+                if not (is_worker and _passes(error)):
+                    raise
+                log.warning("worker.waits_in_vain")
+                os._exit(1)
+            yield state
+
+    app.router.lifespan_context = waiting
+    return app
 
 
 @contextmanager

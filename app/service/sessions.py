@@ -209,9 +209,12 @@ async def delete(ctx: Context, tenant: str, session_id: str) -> None:
     Raises:
         SessionNotFound.
     """
+    key = store.key_of(tenant, session_id)
     async with ctx.database.one_statement() as tx:
-        if not await store.delete(tx, store.key_of(tenant, session_id)):
-            raise SessionNotFound
+        is_deleted = await store.delete(tx, key)
+    ctx.view_cache.forget(key)
+    if not is_deleted:
+        raise SessionNotFound
 
 
 async def page(

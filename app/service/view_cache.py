@@ -5,10 +5,11 @@ answers from, whether the view of now begins with it (docs/decisions/0013-views-
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from sys import getsizeof
+from time import monotonic
 from typing import Final
 from uuid import UUID
 
@@ -23,13 +24,16 @@ ENTRY_BYTES: Final = 1200
 ANSWER_BYTES: Final = 150
 PAIR_BYTES: Final = 130
 CALL_BYTES: Final = 16
+# What nobody has asked for in this time leaves: its session may have been deleted in another process.
+IDLE_SECONDS: Final = 600.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Entry:
     """A session's newest view that was read here, and what was answered for exactly that version, by format.
 
-    ``held_bytes`` is the memory that the view takes, ``size`` what its answers take too.
+    ``held_bytes`` is the memory that the view takes, ``size`` what its answers take too; ``used`` is when it was asked
+    for last.
     """
 
     key: UUID
@@ -37,6 +41,7 @@ class Entry:
     held_bytes: int
     size: int
     answers: dict[str, bytes] = field(default_factory=dict)
+    used: float = 0.0
 
     @property
     def age(self) -> tuple[datetime, int]:
@@ -51,9 +56,10 @@ class ViewCache:
     one that saw less may end after one that saw more.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, clock: Callable[[], float] = monotonic) -> None:
         """``limit`` 0 keeps nothing."""
         self._limit = limit
+        self._clock = clock
         # One session must not drive out all others.
         self._largest = limit // 4
         self._entries: OrderedDict[UUID, Entry] = OrderedDict()
@@ -64,10 +70,17 @@ class ViewCache:
 
     def of(self, key: UUID) -> Entry | None:
         """Return what is held of a session, to be sent along with a read."""
+        self._make_room()
         entry = self._entries.get(key)
         if entry is not None:
-            self._entries.move_to_end(key)
+            self._use(entry)
         return entry
+
+    def forget(self, key: UUID) -> None:
+        """Drop what is held of a session that is gone: nothing of it may be left anywhere."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.bytes -= entry.size
 
     def take(self, key: UUID, found: Found[StoredEvent], sent: Entry | None) -> Entry | None:
         """Keep a view of now; ``sent`` was sent along with its read.
@@ -100,22 +113,26 @@ class ViewCache:
         entry.answers[output] = answer
         entry.size += size
         self.bytes += size
-        self._entries.move_to_end(entry.key)
+        self._use(entry)
         self._make_room()
 
     def _put(self, entry: Entry) -> Entry | None:
-        before = self._entries.pop(entry.key, None)
-        if before is not None:
-            self.bytes -= before.size
+        self.forget(entry.key)
         if entry.size > self._largest:
             return None
         self._entries[entry.key] = entry
         self.bytes += entry.size
+        self._use(entry)
         self._make_room()
         return entry
 
+    def _use(self, entry: Entry) -> None:
+        entry.used = self._clock()
+        self._entries.move_to_end(entry.key)
+
     def _make_room(self) -> None:
-        while self.bytes > self._limit:
+        idle = self._clock() - IDLE_SECONDS
+        while self._entries and (self.bytes > self._limit or next(iter(self._entries.values())).used < idle):
             _, oldest = self._entries.popitem(last=False)
             self.bytes -= oldest.size
 

@@ -82,10 +82,9 @@ async def _found(
         found = await store.whole(
             reader, key, at_version=asked.at_version, known=asked.known, held=sent.held if sent else None
         )
-    if found is None:
-        raise SessionNotFound
-    if found.expired:
-        raise SessionExpired
+    if found is None or found.expired:
+        ctx.view_cache.forget(key)
+        raise SessionExpired if found else SessionNotFound
     if asked.at_version is not None:
         if asked.at_version > found.version:
             raise InvalidRequest.at("at_version", f"the log is at version {found.version}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import httpx
@@ -337,6 +338,27 @@ def test_a_killed_worker_is_replaced(database_url: str) -> None:
         assert is_alive(second)
         with service.client() as client:
             assert client.get("/readyz").status_code == 200
+
+
+def test_a_worker_killed_while_the_database_is_away_is_replaced_and_the_service_stays(
+    tmp_path: Path, postgres: str, database_url: str
+) -> None:
+    folder = parse_qs(urlsplit(postgres).query).get("host", [""])[0]
+    if not folder.startswith("/"):
+        pytest.skip("NOT TESTED: the database that was given is not reached through a socket's folder")
+    way = tmp_path / "way"
+    way.symlink_to(folder)
+    with Serving("--workers", 2, database_url=database_url.replace(folder, str(way))) as service:
+        wait_until(lambda: service.started == 2, LONG)
+        way.unlink()
+        os.kill(service.workers[0], signal.SIGKILL)
+        # The one that comes in its place waits, and then makes room for another one that does.
+        wait_until(lambda: "worker.waits_in_vain" in service.output, LONG)
+        with service.client() as client:
+            assert client.get("/healthz").status_code == 200
+        way.symlink_to(folder)
+        wait_until(lambda: service.started == 3, LONG)
+        assert service.process.poll() is None
 
 
 def test_workers_get_the_settings_of_the_command_line(database_url: str) -> None:

@@ -51,7 +51,7 @@ def check_log(log: Sequence[Logged]) -> None:
             event = log[summary - 1]
             assert event["synthetic"], f"the boundary {seq} stands without its summary turn"
             assert event["message"]["role"] == role
-            assert event["metadata"] == {"boundary": seq}
+            assert event["metadata"]["boundary"] == seq, f"the summary at {summary} is of another boundary than {seq}"
         summaries |= set(payload["summary"])
         earlier = covered
     assert summaries == {logged["seq"] for logged in log if logged["synthetic"]}, (

@@ -207,3 +207,26 @@ def test_the_sizes_are_those_that_python_takes(text: str) -> None:
         tracemalloc.stop()
     assert 0.7 * cache.bytes <= after - before <= cache.bytes
     assert cache.bytes > sessions * (ENTRY_BYTES + ANSWER_BYTES)
+
+
+def test_what_is_held_of_a_session_that_is_gone_is_forgotten() -> None:
+    cache = ViewCache(10**6)
+    entry = taken(cache, KEY, log(2))
+    cache.keep(entry, "openai", b"x")
+    cache.forget(KEY)
+    cache.forget(KEY)
+    assert (cache.bytes, len(cache), cache.of(KEY)) == (0, 0, None)
+
+
+def test_what_nobody_asks_for_leaves_after_a_while() -> None:
+    now = 0.0
+    cache = ViewCache(10**6, clock=lambda: now)
+    other = uuid4()
+    taken(cache, KEY, log(2))
+    taken(cache, other, log(2))
+    now = 500.0
+    assert cache.of(other) is not None
+    now = 700.0
+    assert cache.of(other) is not None
+    assert len(cache) == 1
+    assert cache.of(KEY) is None
