@@ -9,6 +9,7 @@ from app import __version__, bootstrap, logs
 from app.api import chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
 from app.api.direct import Shortcut, known_parameters_only
 from app.api.door import Door
+from app.api.intake import Intake
 from app.metrics import Meter
 from app.settings import Settings
 
@@ -53,8 +54,17 @@ def create_app(settings: Settings | None = None, *, serves: bool = True) -> Fast
 
     # The one that is added last is the outermost.
     app.add_middleware(Shortcut, routes=[*events.direct.routes, *views.direct.routes])
-    app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=meter.answered)
+    app.add_middleware(Door, intake=_intake(settings), new_id=bootstrap.new_id, answered=meter.answered)
     return app
+
+
+def _intake(settings: Settings) -> Intake:
+    return Intake(
+        body_bytes=settings.max.body_bytes,
+        open_requests=settings.max.open_requests,
+        open_bytes=settings.max.open_bytes,
+        seconds=settings.request_seconds,
+    )
 
 
 def _include_routes(app: FastAPI) -> None:

@@ -31,6 +31,7 @@ STATUS: Final[Mapping[type[TurnlogError], tuple[int, str]]] = {
     errors.IdempotencyKeyReused: (409, "idempotency-key-reused"),
     errors.VersionConflict: (412, "version-conflict"),
     errors.PayloadTooLarge: (413, "payload-too-large"),
+    errors.TooSlow: (408, "request-timeout"),
     errors.SummarizerFailed: (502, "summarizer-failed"),
     errors.SummarizerTimeout: (504, "summarizer-timeout"),
     errors.Unavailable: (503, "unavailable"),
@@ -84,9 +85,6 @@ def of(error: TurnlogError, request_id: str) -> Response:
     headers = {}
     if isinstance(error, errors.Unavailable):
         headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
-    if isinstance(error, errors.PayloadTooLarge):
-        # The rest of the body is not read, so the connection cannot be used again.
-        headers["Connection"] = "close"
     return problem(request_id, status, code, str(error), headers=headers, **_facts(error))
 
 
@@ -118,7 +116,7 @@ async def answer(request: Request, error: TurnlogError | HTTPException) -> Respo
 
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, TurnlogError)  # noqa: S101 - what the handler is registered for
-    if isinstance(error, errors.Unavailable):
+    if isinstance(error, errors.Unavailable) and not isinstance(error, errors.Overloaded):
         log.warning("database.unavailable", cause=type(error.__cause__).__name__)
     return of(error, request_id_of(request))
 

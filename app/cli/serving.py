@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 from uvicorn.supervisors import Multiprocess
 
 from app import bootstrap, logs
+from app.cli.connection import Connection
 from app.cli.local import database_url, override
 from app.domain.errors import NotLetIn, Unavailable
 from app.main import create_app
@@ -119,6 +121,7 @@ def _run(settings: Settings, listening: socket.socket) -> None:
         timeout_worker_healthcheck=20,
         log_config=None,
         server_header=False,
+        **connections(settings),
     )
     host, port = listening.getsockname()[:2]
     log.info("service.listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=settings.workers)
@@ -131,6 +134,11 @@ def _run(settings: Settings, listening: socket.socket) -> None:
     # Workers are new interpreters: the environment is how they get their settings.
     os.environ |= settings.variables()
     Multiprocess(config, sockets=[listening]).run()
+
+
+def connections(settings: Settings) -> dict[str, Any]:
+    """Return how uvicorn serves each connection."""
+    return {"http": partial(Connection, seconds=settings.request_seconds), "ws": "none"}
 
 
 def worker_app() -> FastAPI:
