@@ -113,7 +113,11 @@ class _Visit:
         """Send a part of the answer, with the request's id on it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self.request_id
+            headers["X-Content-Type-Options"] = "nosniff"
+            # No proxy on the way keeps a conversation; a caller may, and asks whether it is still the same.
+            headers.setdefault("Cache-Control", "private, no-cache" if "etag" in headers else "no-store")
         await self._send(message)
 
 

@@ -8,21 +8,19 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET
 from pydantic import BaseModel, Field
 
-from app.api import answers, schemas, views
+from app.api import answers, deps, schemas, views
 from app.api.deps import (
     BAD_CURSOR,
     LARGEST_SEQ,
     AnySessionId,
     Ctx,
     EventId,
-    PageSize,
     SessionId,
     Tenant,
     body_of,
     cursor_of,
     known_session_id,
     new_session_id,
-    page,
     position_of,
 )  # fmt: skip
 from app.api.direct import Direct
@@ -165,7 +163,7 @@ async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the
     session_id: SessionId,
     after: Seq = None,
     before: Seq = None,
-    limit: PageSize = None,
+    limit: deps.PageSize = None,
     order: Annotated[Order, Query()] = "asc",
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     types: Annotated[str | None, Query(description="comma-separated")] = None,
@@ -178,7 +176,7 @@ async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the
     filters = _filters(types, roles, synthetic)
     if last_n is not None and any(given is not None for given in (after, before, limit, cursor)):
         raise InvalidRequest.at("last_n", "goes with none of after, before, limit and cursor")
-    size, last_n = page(ctx, limit), page(ctx, last_n, name="last_n") if last_n is not None else None
+    size, last_n = deps.page(ctx, limit), deps.page(ctx, last_n, name="last_n") if last_n is not None else None
     if active:
         if after is not None or before is not None or order == "desc":
             raise InvalidRequest.at("active", "is in view order: it goes with none of after, before and order")
