@@ -139,11 +139,14 @@ async def _summarizing(settings: Settings, closing: AsyncExitStack) -> Summarizi
 def limits(settings: Settings) -> Limits:
     """Return the limits that the settings name."""
     return Limits(
-        body_bytes=settings.max_body_bytes,
-        event_bytes=settings.max_event_bytes,
-        batch_events=settings.max_batch_events,
-        json_depth=settings.max_json_depth,
-        metadata_bytes=settings.max_metadata_bytes,
+        body_bytes=settings.max.body_bytes,
+        event_bytes=settings.max.event_bytes,
+        batch_events=settings.max.batch_events,
+        json_depth=settings.max.json_depth,
+        metadata_bytes=settings.max.metadata_bytes,
+        page=settings.max.page,
+        open_requests=settings.max.open_requests,
+        open_bytes=settings.max.open_bytes,
     )
 
 

@@ -10,6 +10,7 @@ from app.api import access, chat_memory, compactions, documentation, errors, eve
 from app.api.direct import Shortcut, known_parameters_only
 from app.api.door import Door
 from app.api.guard import Guard, Keyless
+from app.api.intake import Intake
 from app.api.rates import Rates
 from app.metrics import Meter
 from app.settings import Settings
@@ -57,8 +58,17 @@ def create_app(settings: Settings | None = None, *, serves: bool = True, keyless
     # The one that is added last is the outermost.
     app.add_middleware(Shortcut, routes=[*events.direct.routes, *views.direct.routes])
     app.add_middleware(Guard, keyless=keyless, show=settings.show.model_dump(), rates=_rates(settings))
-    app.add_middleware(Door, body_limit=settings.max_body_bytes, new_id=bootstrap.new_id, answered=meter.answered)
+    app.add_middleware(Door, intake=_intake(settings), new_id=bootstrap.new_id, answered=meter.answered)
     return app
+
+
+def _intake(settings: Settings) -> Intake:
+    return Intake(
+        body_bytes=settings.max.body_bytes,
+        open_requests=settings.max.open_requests,
+        open_bytes=settings.max.open_bytes,
+        seconds=settings.request_seconds,
+    )
 
 
 def _include_routes(app: FastAPI) -> None:

@@ -75,6 +75,33 @@ class Show(BaseModel):
     metrics: Shown = Field(default="open", description="/metrics: to everybody, to holders of a key, or off")
 
 
+class Max(BaseModel):
+    """The largest things that are taken; each field's variable is its name in capitals after ``TURNLOG_MAX_``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024, description="largest request body")
+    event_bytes: int = Field(
+        default=4 * 1024 * 1024, ge=1024, description="largest event: its body and metadata as JSON"
+    )
+    batch_events: int = Field(default=1000, ge=1, description="most events in one append")
+    json_depth: int = Field(default=100, ge=8, le=500, description="deepest nesting of a request body")
+    metadata_bytes: int = Field(default=64 * 1024, ge=1024, description="largest metadata of a session, as JSON")
+    page: int = Field(default=1000, ge=100, le=10_000, description="largest page of a list")
+    open_requests: int = Field(default=1000, ge=1, description="requests in flight, of each server process")
+    open_bytes: int = Field(
+        default=128 * 1024 * 1024, ge=1024, description="bytes of bodies in memory at once, of each server process"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Max":
+        if self.open_bytes < self.body_bytes:
+            raise ValueError(
+                "TURNLOG_MAX_OPEN_BYTES is smaller than TURNLOG_MAX_BODY_BYTES: no such body could be read"
+            )
+        return self
+
+
 class Settings(BaseSettings):
     """Everything that can be set; each field's variable is its name in capitals after ``TURNLOG_``."""
 
@@ -124,13 +151,13 @@ class Settings(BaseSettings):
         default=4, ge=1, le=1000, description="sessions that a process has the model summarize at once for the fleet"
     )
 
-    max_body_bytes: int = Field(default=8 * 1024 * 1024, ge=1024, description="largest request body")
-    max_event_bytes: int = Field(
-        default=4 * 1024 * 1024, ge=1024, description="largest event: its body and metadata as JSON"
+    max: Max = Field(default=Max(), description="the largest things that are taken")
+    request_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        le=3600,
+        description="how long a client may take to send a request, and each part of an answer",
     )
-    max_batch_events: int = Field(default=1000, ge=1, description="most events in one append")
-    max_json_depth: int = Field(default=100, ge=8, le=500, description="deepest nesting of a request body")
-    max_metadata_bytes: int = Field(default=64 * 1024, ge=1024, description="largest metadata of a session, as JSON")
 
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="least severe line to log"

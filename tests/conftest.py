@@ -24,6 +24,7 @@ import pytest
 import uvicorn
 
 from app import bootstrap, embedded
+from app.cli.serving import connections
 from app.main import create_app
 from app.metrics import Meter
 from app.settings import Settings
@@ -143,7 +144,7 @@ class Service:
         self._socket = socket.socket()
         self._socket.bind(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(self.app, log_config=None, timeout_graceful_shutdown=5)
+        config = uvicorn.Config(self.app, log_config=None, timeout_graceful_shutdown=5, **connections(settings))
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, kwargs={"sockets": [self._socket]}, daemon=True)
 

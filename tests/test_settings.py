@@ -23,10 +23,10 @@ def test_nothing_has_to_be_set() -> None:
     assert (settings.host, settings.port, settings.workers) == ("127.0.0.1", 8080, 1)
     assert settings.default_ttl_seconds == 60 * 24 * 3600
     assert settings.default_policy is None
-    assert settings.max_batch_events == 1000
-    assert settings.max_body_bytes == 8 * 1024 * 1024
-    assert settings.max_event_bytes == 4 * 1024 * 1024
-    assert settings.max_json_depth == 100
+    assert settings.max.batch_events == 1000
+    assert settings.max.body_bytes == 8 * 1024 * 1024
+    assert settings.max.event_bytes == 4 * 1024 * 1024
+    assert settings.max.json_depth == 100
     assert settings.encoding == "o200k_base"
 
 
@@ -77,6 +77,11 @@ BAD = [
     ("MAX_BATCH_EVENTS", "0"),
     ("MAX_JSON_DEPTH", "7"),
     ("MAX_JSON_DEPTH", "501"),  # deeper than the parser goes
+    ("MAX_PAGE", "99"),  # shorter than a page is unless asked for
+    ("MAX_PAGE", "10001"),
+    ("MAX_OPEN_REQUESTS", "0"),
+    ("REQUEST_SECONDS", "0"),
+    ("REQUEST_SECONDS", "never"),
     ("LOG_LEVEL", "loud"),
     ("LOG_FORMAT", "xml"),
     ("SHUTDOWN_SECONDS", "0"),
@@ -88,7 +93,15 @@ def test_a_value_that_cannot_be_is_refused_by_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(f"TURNLOG_{name}", value)
     with pytest.raises(pydantic.ValidationError) as caught:
         Settings()
-    assert [error["loc"][0] for error in caught.value.errors()] == [name.lower()]
+    assert ["_".join(map(str, error["loc"])) for error in caught.value.errors()] == [name.lower()]
+
+
+def test_the_largest_body_fits_into_what_may_be_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TURNLOG_MAX_OPEN_BYTES", "8388607")
+    with pytest.raises(pydantic.ValidationError, match="TURNLOG_MAX_OPEN_BYTES is smaller"):
+        Settings()
+    monkeypatch.setenv("TURNLOG_MAX_BODY_BYTES", "8388607")
+    assert Settings().max.open_bytes == 8388607
 
 
 def test_settings_do_not_change() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Request, Response
 
 from app.api import answers, schemas
-from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
+from app.api.deps import Ctx, PageSize, SessionId, Tenant, body_of, cursor_of, page, position_of
 from app.api.documentation import operation
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
@@ -59,15 +59,16 @@ async def list_compactions(
     tenant: Tenant,
     session_id: SessionId,
     attempts: Annotated[bool, Query(description="the attempts that called the summarizer, instead")] = False,  # noqa: FBT002
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: PageSize = None,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
 ) -> Response:
     """List a session's boundaries, newest first; or every attempt that called the summarizer, and how it ended."""
+    size = page(ctx, limit)
     before = position_of(cursor, [int])[0] if cursor is not None else None
     if attempts:
-        tried, more = await records.attempts(ctx, tenant, session_id, before=before, limit=limit)
+        tried, more = await records.attempts(ctx, tenant, session_id, before=before, limit=size)
         return _page(schemas.AttemptList, [answers.attempt(one) for one in tried], more)
-    found, more = await records.page(ctx, tenant, session_id, before=before, limit=limit)
+    found, more = await records.page(ctx, tenant, session_id, before=before, limit=size)
     return _page(schemas.CompactionList, [answers.compaction(one) for one in found], more)
 
 

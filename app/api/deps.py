@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Final, TypeVar, cast
 
 import msgspec
-from fastapi import Depends, Path, Request
+from fastapi import Depends, Path, Query, Request
 from starlette.exceptions import HTTPException
 
 from app.api import access, errors
@@ -19,6 +19,7 @@ T = TypeVar("T")
 # Reading a body of this size takes a millisecond or two; longer ones are read off the event loop.
 _LARGE_BODY: Final = 256 * 1024
 LARGEST_SEQ: Final = 2**63 - 1
+DEFAULT_PAGE: Final = 100
 BAD_CURSOR: Final = "this cursor is not one that was handed out here"
 
 
@@ -97,10 +98,25 @@ Tenant = Annotated[str, Depends(_tenant)]
 Tenants = Annotated[str | None, Depends(_tenants)]
 SessionId = Annotated[str, Depends(_session_id)]
 NewSessionId = Annotated[str, Depends(_new_session_id)]
+# Bounded by the setting, which the document does not know.
+PageSize = Annotated[int | None, Query(ge=1, description="100 unless given; at most `limits.page` of the capabilities")]
 AnySessionId = Annotated[str, Depends(_any_session_id)]
 EventId = Annotated[str, Depends(_event_id)]
 ConversationId = Annotated[str, Depends(_conversation_id)]
 NewConversationId = Annotated[str, Depends(_new_conversation_id)]
+
+
+def page(ctx: Context, limit: int | None = None, *, name: str = "limit") -> int:
+    """Return how long a page may be: as long as was asked for, 100 unless it was.
+
+    Raises:
+        InvalidRequest: longer than a page is here.
+    """
+    if limit is None:
+        return DEFAULT_PAGE
+    if limit > ctx.limits.page:
+        raise InvalidRequest.at(name, f"is at most {ctx.limits.page}")
+    return limit
 
 
 async def body_of(request: Request, shape: type[T], *, empty: bytes | None = None) -> T:

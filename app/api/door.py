@@ -13,7 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import logs
 from app.api import errors
-from app.domain.errors import PayloadTooLarge
+from app.api.intake import Body, Intake
+from app.domain.errors import Overloaded, PayloadTooLarge
 
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _QUIET: Final = {"/healthz", "/readyz", "/metrics"}
@@ -23,13 +24,13 @@ log = structlog.get_logger("turnlog.api")
 
 
 class Door:
-    """Names the request, keeps encoded slashes out of the routing, bounds the body, and takes the time."""
+    """Names the request, keeps encoded slashes out of the routing, bounds what comes in, and takes the time."""
 
     def __init__(
-        self, app: ASGIApp, *, body_limit: int, new_id: Callable[[], str], answered: Callable[..., None]
+        self, app: ASGIApp, *, intake: Intake, new_id: Callable[[], str], answered: Callable[..., None]
     ) -> None:
         self.app = app
-        self.body_limit = body_limit
+        self.intake = intake
         self.new_id = new_id
         self.answered = answered
 
@@ -52,22 +53,25 @@ class Door:
                 self._take_note(visit)
 
     async def _serve(self, visit: "_Visit", receive: Receive) -> None:
-        too_large = PayloadTooLarge(limit_bytes=self.body_limit)
-        announced = visit.headers.get("content-length", "")
-        if announced.isdigit() and int(announced[:20]) > self.body_limit:
-            await errors.of(too_large, visit.request_id)(visit.scope, receive, visit.send)
+        if visit.scope["path"] in _QUIET:
+            # However many requests there are, a probe is told that the process lives.
+            await self.app(visit.scope, receive, visit.send)
             return
-        received = 0
-
-        async def bounded() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self.body_limit:
-                raise too_large
-            return message
-
-        await self.app(visit.scope, bounded, visit.send)
+        try:
+            self.intake.enter()
+        except Overloaded as error:
+            await errors.of(error, visit.request_id)(visit.scope, receive, visit.send)
+            return
+        body = Body(self.intake, receive)
+        try:
+            announced = visit.headers.get("content-length", "")
+            if announced.isdigit() and int(announced[:20]) > self.intake.body_bytes:
+                too_large = PayloadTooLarge(limit_bytes=self.intake.body_bytes)
+                await errors.of(too_large, visit.request_id)(visit.scope, receive, visit.send)
+                return
+            await self.app(visit.scope, body.receive, visit.send)
+        finally:
+            self.intake.leave(body.size)
 
     def _take_note(self, visit: "_Visit") -> None:
         seconds = time.perf_counter() - visit.started
@@ -115,7 +119,11 @@ class _Visit:
         """Send a part of the answer, with the request's id on it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            MutableHeaders(scope=message)["X-Request-Id"] = self.request_id
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-Id"] = self.request_id
+            headers["X-Content-Type-Options"] = "nosniff"
+            # No proxy on the way keeps a conversation; a caller may, and asks whether it is still the same.
+            headers.setdefault("Cache-Control", "private, no-cache" if "etag" in headers else "no-store")
         await self._send(message)
 
 

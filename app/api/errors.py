@@ -34,6 +34,7 @@ STATUS: Final[Mapping[type[TurnlogError], tuple[int, str]]] = {
     errors.IdempotencyKeyReused: (409, "idempotency-key-reused"),
     errors.VersionConflict: (412, "version-conflict"),
     errors.PayloadTooLarge: (413, "payload-too-large"),
+    errors.TooSlow: (408, "request-timeout"),
     errors.SummarizerFailed: (502, "summarizer-failed"),
     errors.SummarizerTimeout: (504, "summarizer-timeout"),
     errors.Unavailable: (503, "unavailable"),
@@ -101,9 +102,6 @@ def _headers(error: TurnlogError) -> dict[str, str]:
             return {"Retry-After": str(error.retry_seconds)}
         case errors.Unauthenticated():
             return {"WWW-Authenticate": "Bearer"}
-        case errors.PayloadTooLarge():
-            # The rest of the body is not read, so the connection cannot be used again.
-            return {"Connection": "close"}
         case _:
             return {}
 
@@ -132,7 +130,7 @@ async def answer(request: Request, error: TurnlogError | HTTPException) -> Respo
 
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, TurnlogError)  # noqa: S101 - what the handler is registered for
-    if isinstance(error, errors.Unavailable):
+    if isinstance(error, errors.Unavailable) and not isinstance(error, errors.Overloaded):
         log.warning("database.unavailable", cause=type(error.__cause__).__name__)
     return of(error, request_id_of(request))
 

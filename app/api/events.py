@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET
 from pydantic import BaseModel, Field
 
-from app.api import access, answers, preconditions, schemas, views
+from app.api import access, answers, deps, preconditions, schemas, views
 from app.api.deps import (
     BAD_CURSOR,
     LARGEST_SEQ,
@@ -21,7 +21,7 @@ from app.api.deps import (
     known_session_id,
     new_session_id,
     position_of,
-)
+)  # fmt: skip
 from app.api.direct import Direct
 from app.api.documentation import operation
 from app.api.wire import text_of, utc
@@ -102,6 +102,7 @@ async def append_events(
         create=query.create,
         place="/events" if body.messages is UNSET else "/messages",
     )
+    events.check_count(ctx, len(body.events or body.messages or [1]), options.place)
     receipt = await events.append(ctx, tenant, name, await _batch(body), options)
     view = await views.read_and_show(ctx, tenant, name, query.output) if query.give_back else UNSET
     shown = answers.receipt(name, receipt, view)
@@ -144,29 +145,28 @@ async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the
     session_id: SessionId,
     after: Seq = None,
     before: Seq = None,
-    limit: Annotated[int | None, Query(ge=1, le=1000, description="100 unless given")] = None,
+    limit: deps.PageSize = None,
     order: Annotated[Order, Query()] = "asc",
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
     types: Annotated[str | None, Query(description="comma-separated")] = None,
     roles: Annotated[str | None, Query(description="comma-separated; message events only")] = None,
     synthetic: Annotated[bool | None, Query(description="whether a compaction wrote it")] = None,
     active: Annotated[bool, Query(description="only what is in the view, in view order")] = False,  # noqa: FBT002
-    last_n: Annotated[
-        int | None, Query(ge=1, le=1000, description="the newest n matches, back to the start of their turn")
-    ] = None,
+    last_n: Annotated[int | None, Query(ge=1, description="the newest n, back to their turn's start")] = None,
 ) -> Response:
     """Read the log. Every event is here, covered or not."""
     filters = _filters(types, roles, synthetic)
     if last_n is not None and any(given is not None for given in (after, before, limit, cursor)):
         raise InvalidRequest.at("last_n", "goes with none of after, before, limit and cursor")
+    size, last_n = deps.page(ctx, limit), deps.page(ctx, last_n, name="last_n") if last_n is not None else None
     if active:
         if after is not None or before is not None or order == "desc":
             raise InvalidRequest.at("active", "is in view order: it goes with none of after, before and order")
-        return await _list_active(ctx, (tenant, session_id), filters, limit or 100, cursor, last_n)
+        return await _list_active(ctx, (tenant, session_id), filters, size, cursor, last_n)
     if last_n is not None:
         found = list(await events.newest(ctx, tenant, session_id, filters, last_n))
         return _page(session_id, found if order == "asc" else found[::-1], None)
-    part = _part(after, before, limit or 100, order, cursor)
+    part = _part(after, before, size, order, cursor)
     listed, more = await events.page(ctx, tenant, session_id, filters, part)
     return _page(session_id, listed, cursor_of(part.order, listed[-1].event.seq) if more else None)
 

@@ -1,11 +1,9 @@
 """What schedulers call: compact the sessions that are due, purge those that have expired."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from app.api import answers, schemas
-from app.api.deps import Ctx, Tenants, body_of
+from app.api.deps import Ctx, PageSize, Tenants, body_of, page
 from app.api.documentation import operation
 from app.api.wire import utc
 from app.service import fleet, sweeps
@@ -34,9 +32,9 @@ async def compact_due(request: Request, ctx: Ctx, tenant: Tenants) -> Response:
 @router.get(
     "/v1/compact/due", openapi_extra=operation(needs=["compact"], across=True, answers={200: schemas.DueSessions})
 )
-async def list_due(ctx: Ctx, tenant: Tenants, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
+async def list_due(ctx: Ctx, tenant: Tenants, limit: PageSize = None) -> Response:
     """List the sessions that `POST /v1/compact` would take, without doing it."""
-    count, found = await fleet.due(ctx, tenant, limit=limit)
+    count, found = await fleet.due(ctx, tenant, limit=page(ctx, limit))
     shown = [answers.due(one, across=tenant is None) for one in found]
     return answers.answer(schemas.DueSessions(due=count.due, deferred=count.deferred, data=shown))
 

@@ -1,5 +1,6 @@
 """What the people who run turnlog ask it."""
 
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -7,7 +8,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 
 from app import __version__
 from app.api import answers, schemas
-from app.api.deps import Ctx
+from app.api.deps import DEFAULT_PAGE, Ctx
 from app.api.documentation import operation
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
 from app.domain.errors import Unavailable
@@ -60,17 +61,11 @@ async def capabilities(ctx: Ctx) -> Response:
         schemas.Capabilities(
             version=__version__,
             formats={"in": list(PROVIDER_FORMATS), "out": list(FORMATS)},
-            limits={
-                "body_bytes": limits.body_bytes,
-                "event_bytes": limits.event_bytes,
-                "batch_events": limits.batch_events,
-                "json_depth": limits.json_depth,
-                "metadata_bytes": limits.metadata_bytes,
-            },
+            limits=asdict(limits),
             defaults={
                 "ttl_seconds": ctx.default_ttl_seconds,
                 "policy": ctx.default_policy is not None,
-                "page": 100,
+                "page": DEFAULT_PAGE,
                 "chat_memory_messages": DEFAULT_MAX_MESSAGES,
             },
             tokens={"encoding": ctx.tokens.encoding},

@@ -8,7 +8,18 @@ from fastapi import APIRouter, Query, Request, Response
 from msgspec import UNSET
 
 from app.api import answers, schemas
-from app.api.deps import BAD_CURSOR, Ctx, NewSessionId, SessionId, Tenant, body_of, cursor_of, position_of
+from app.api.deps import (
+    BAD_CURSOR,
+    Ctx,
+    NewSessionId,
+    PageSize,
+    SessionId,
+    Tenant,
+    body_of,
+    cursor_of,
+    page,
+    position_of,
+)
 from app.api.documentation import operation
 from app.api.wire import microseconds, moment, text_of
 from app.domain.errors import InvalidRequest, MalformedRequest
@@ -95,11 +106,11 @@ async def list_sessions(
     request: Request,
     ctx: Ctx,
     tenant: Tenant,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    limit: PageSize = None,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
 ) -> Response:
     """List sessions, oldest first. Every `metadata.KEY=VALUE` must match a top-level key's value as a string."""
-    found, place = await sessions.page(ctx, tenant, _filters(request), after=_place(cursor), limit=limit)
+    found, place = await sessions.page(ctx, tenant, _filters(request), after=_place(cursor), limit=page(ctx, limit))
     more = cursor_of(microseconds(place.created_at), str(place.key)) if place else None
     return answers.answer(
         schemas.SessionList(data=[answers.session(one) for one in found], has_more=more is not None, next_cursor=more)

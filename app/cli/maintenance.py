@@ -169,7 +169,7 @@ def _name(one: Mapping[str, Any]) -> str:
 async def _list_due(target: Target) -> None:
     """Print which sessions are due, most tokens first."""
     async with connected(target) as client:
-        found = await call(client, "GET", "/v1/compact/due", params={"limit": 1000})
+        found = await call(client, "GET", "/v1/compact/due", params={"limit": await _largest_page(client)})
     for one in found["data"]:
         typer.echo(f"{_name(one)}: {one['view']['turns']} turns, {one['view']['tokens']} tokens")
     typer.echo(f"{found['due']} sessions are due; {found['deferred']} wait or are being worked on")
@@ -207,11 +207,18 @@ async def _summary_seconds(client: httpx.AsyncClient) -> float:
     return float(known["summarizer"].get("timeout_seconds", 0))
 
 
+async def _largest_page(client: httpx.AsyncClient) -> int:
+    """Return how long a page may be there; servers that do not say so take a thousand."""
+    known = await call(client, "GET", "/v1/capabilities")
+    return int(known["limits"].get("page", 1000))
+
+
 async def _all_sessions(client: httpx.AsyncClient, labels: Mapping[str, str]) -> AsyncIterator[str]:
     filters = {f"metadata.{key}": value for key, value in labels.items()}
+    limit = await _largest_page(client)
     cursor: str | None = None
     while True:
-        params = {"limit": 1000, **filters, **({"cursor": cursor} if cursor else {})}
+        params = {"limit": limit, **filters, **({"cursor": cursor} if cursor else {})}
         page = await call(client, "GET", "/v1/sessions", params=params)
         for session in page["data"]:
             yield session["id"]

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from uvicorn.supervisors import Multiprocess
 
 from app import bootstrap, logs
 from app.api.guard import Keyless
+from app.cli.connection import Connection
 from app.cli.local import database_url, override
 from app.domain.errors import NotLetIn, Unavailable
 from app.main import create_app
@@ -139,6 +141,7 @@ def _run(settings: Settings, listening: socket.socket, keyless: Keyless) -> None
         server_header=False,
         # Who a client is, is not what a header says of him.
         proxy_headers=False,
+        **connections(settings),
     )
     host, port = listening.getsockname()[:2]
     log.info("service.listening", url=f"http://{f'[{host}]' if ':' in host else host}:{port}", workers=settings.workers)
@@ -151,6 +154,11 @@ def _run(settings: Settings, listening: socket.socket, keyless: Keyless) -> None
     # Workers are new interpreters: the environment is how they get their settings.
     os.environ |= {**settings.variables(), _KEYLESS: keyless}
     Multiprocess(config, sockets=[listening]).run()
+
+
+def connections(settings: Settings) -> dict[str, Any]:
+    """Return how uvicorn serves each connection."""
+    return {"http": partial(Connection, seconds=settings.request_seconds), "ws": "none"}
 
 
 def worker_app() -> FastAPI:

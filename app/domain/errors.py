@@ -16,10 +16,12 @@
     │   └── IdempotencyKeyReused
     ├── VersionConflict
     ├── PayloadTooLarge
+    ├── TooSlow
     ├── SummarizerFailed            the model wrote no summary that can be used
     │   └── SummarizerTimeout       or none in time
     └── Unavailable                 the database is away or overloaded
-        └── NotLetIn                it knows no such user or database, or does not allow what has to be done
+        ├── NotLetIn                it knows no such user or database, or does not allow what has to be done
+        └── Overloaded              or it is this process that has more to do than it takes
 
 A class's docstring is its default message; its attributes are the facts. HTTP status codes are not known here.
 """
@@ -138,6 +140,10 @@ class PayloadTooLarge(TurnlogError):
         self.limit_bytes = limit_bytes
 
 
+class TooSlow(TurnlogError):
+    """The request did not arrive in time."""
+
+
 class SummarizerFailed(TurnlogError):
     """The summarizer wrote no summary that can be used; nothing was written."""
 
@@ -164,3 +170,7 @@ class Unavailable(TurnlogError):
 
 class NotLetIn(Unavailable):
     """The database does not let turnlog in, or not do its work; waiting will not change that."""
+
+
+class Overloaded(Unavailable):
+    """The server has more open requests than it takes; try again shortly."""

@@ -21,13 +21,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The largest things that are taken; bytes are of UTF-8."""
+    """The largest things that are taken; bytes are of UTF-8. What is open is counted for each server process."""
 
     body_bytes: int
     event_bytes: int
     batch_events: int
     json_depth: int
     metadata_bytes: int
+    page: int
+    open_requests: int
+    open_bytes: int
 
 
 class Meter(Protocol):

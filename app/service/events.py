@@ -59,6 +59,16 @@ class Options:
     place: str = "/events"
 
 
+def check_count(ctx: Context, count: int, place: str) -> None:
+    """Refuse a batch that is empty or too long, before anything is made of what it holds.
+
+    Raises:
+        InvalidRequest.
+    """
+    if not 1 <= count <= ctx.limits.batch_events:
+        raise InvalidRequest.at(place, f"a batch has 1 to {ctx.limits.batch_events} events")
+
+
 async def append(ctx: Context, tenant: str, session_id: str, batch: Sequence[NewEvent], options: Options) -> Receipt:
     """Append a batch: all of it or nothing, in the order sent, once however often it is sent.
 
@@ -68,8 +78,7 @@ async def append(ctx: Context, tenant: str, session_id: str, batch: Sequence[New
     Raises:
         InvalidRequest, SessionNotFound, SessionExpired, EventIdConflict, IdempotencyKeyReused, VersionConflict.
     """
-    if not 1 <= len(batch) <= ctx.limits.batch_events:
-        raise InvalidRequest.at(options.place, f"a batch has 1 to {ctx.limits.batch_events} events")
+    check_count(ctx, len(batch), options.place)
     made = await drafts.make(ctx, batch, idempotency_key=options.idempotency_key)
     key = session_store.key_of(tenant, session_id)
     try:

@@ -11,6 +11,7 @@ import pytest
 from app.api import errors
 from app.domain import errors as tree
 from app.domain.errors import InvalidRequest, MalformedRequest
+from app.settings import Max
 from tests.api.asking import BAD_APPENDS, HELLO, SECRET, expire, pointers, problem, raw, url_of
 from tests.conftest import Service, execute, settings_for
 from tests.talk import Talk, turns
@@ -145,8 +146,8 @@ def test_only_json_is_taken(http: httpx.Client, talk: Talk, media_type: str, tak
 @pytest.fixture
 def small(database_url: str) -> Iterator[Service]:
     """A service that takes bodies of two kibibytes, events of one, and batches of three."""
-    limits = {"max_body_bytes": 2048, "max_event_bytes": 1024, "max_batch_events": 3, "max_json_depth": 10}
-    with Service(settings_for(database_url, **limits, max_metadata_bytes=1024)) as service:
+    limits = Max(body_bytes=2048, event_bytes=1024, batch_events=3, json_depth=10, metadata_bytes=1024)
+    with Service(settings_for(database_url, max=limits)) as service:
         yield service
 
 
@@ -202,6 +203,9 @@ def test_the_limits_are_those_of_the_settings(small: Service) -> None:
             "batch_events": 3,
             "json_depth": 10,
             "metadata_bytes": 1024,
+            "page": 1000,
+            "open_requests": 1000,
+            "open_bytes": 128 * 1024 * 1024,
         }
 
 

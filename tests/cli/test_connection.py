@@ -1,0 +1,51 @@
+"""What a client may do to a connection, and how long."""
+
+import json
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from app.settings import Max
+from tests.conftest import Service, settings_for
+
+
+@pytest.fixture
+def strict(database_url: str) -> Iterator[Service]:
+    """A service with little patience and room for two kibibytes."""
+    limits = Max(body_bytes=2048, open_bytes=4096)
+    with Service(settings_for(database_url, max=limits, request_seconds=0.5)) as service:
+        yield service
+
+
+def said(service: Service, sent: bytes) -> bytes:
+    """Send bytes, and return all that comes back until the service ends the connection."""
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.sendall(sent)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+POST = b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\n"
+BAD = [
+    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 66_000, 431, "request-header-fields-too-large"),
+    (b"GET /healthz HTTP/1.1\r\nHost:", 408, "request-timeout"),
+    (POST + b"Content-Length: 100\r\n\r\n{", 408, "request-timeout"),
+    (POST + b"Content-Length: 2049\r\n\r\n", 413, "payload-too-large"),
+    (POST + b"Transfer-Encoding: chunked\r\n\r\n801\r\n" + b"a" * 2049 + b"\r\n", 413, "payload-too-large"),
+    (POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "malformed-request"),
+    (POST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "malformed-request"),
+]
+
+
+@pytest.mark.parametrize(("sent", "status", "code"), BAD, ids=range(len(BAD)))
+def test_what_is_too_large_too_slow_or_no_request_gets_a_problem_and_the_end_of_the_connection(
+    strict: Service, sent: bytes, status: int, code: str
+) -> None:
+    head, _, body = said(strict, sent).partition(b"\r\n\r\n")
+    assert int(head.split()[1]) == status
+    assert json.loads(body)["code"] == code
+
+
+def test_a_client_that_says_nothing_is_let_go(strict: Service) -> None:
+    assert said(strict, b"") == b""
