@@ -1,12 +1,12 @@
 """Compaction over HTTP, by hand."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api import answers, schemas
+from app.api import answers, examples, links, schemas
 from app.api.deps import Ctx, SessionId, Tenant, body_of, cursor_of, position_of
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
 from app.service import compactions, policies, records
@@ -14,20 +14,15 @@ from app.service.compactions import Request as Asked
 
 router = APIRouter(tags=["Compaction"])
 
-_EXAMPLE: Final = {
-    "window": {"rule": "last_turns", "size": 2},
-    "trigger": {
-        "type": "any",
-        "of": [{"type": "turn_count", "threshold": 20}, {"type": "token_count", "threshold": 1}],
-    },
-    "dry_run": True,
-}
-
 
 @router.post(
     "/v1/sessions/{session_id}/compact",
     openapi_extra=operation(
-        body=schemas.CompactionRequest, optional=True, example=_EXAMPLE, answers={200: schemas.Compaction}
+        body=schemas.CompactionRequest,
+        optional=True,
+        examples=examples.COMPACTION,
+        answers={200: Said(schemas.Compaction, (), links.COMPACTED)},
+        refuses=[404, 410, 412, 502, 503, 504],
     ),
 )
 async def compact_session(request: Request, ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
@@ -48,7 +43,7 @@ def _policy(body: schemas.CompactionRequest) -> Policy | None:
 
 @router.get(
     "/v1/sessions/{session_id}/compactions",
-    openapi_extra=operation(answers={200: (schemas.CompactionList, schemas.AttemptList)}),
+    openapi_extra=operation(answers={200: (schemas.CompactionList, schemas.AttemptList)}, refuses=[404, 410, 422, 503]),
 )
 async def list_compactions(
     ctx: Ctx,

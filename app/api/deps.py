@@ -12,7 +12,9 @@ from app.api import errors
 from app.api.door import plain
 from app.domain import exact_json
 from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound, TurnlogError
-from app.domain.session import ID_RULE, is_id
+from app.domain.event import ID_PATTERN as EVENT_ID_PATTERN
+from app.domain.event import MAX_ID_CHARACTERS
+from app.domain.session import ID_PATTERN, ID_RULE, is_id
 from app.service.context import DEFAULT_TENANT, Context, offloaded
 
 T = TypeVar("T")
@@ -52,6 +54,23 @@ def new_session_id(session_id: str) -> str:
     return name
 
 
+# Said and not checked by the framework: what cannot be an id is 404 where it is read, and 422 where it is made.
+_InPath = Annotated[
+    str,
+    Path(
+        json_schema_extra={"pattern": ID_PATTERN, "minLength": 1, "maxLength": MAX_ID_CHARACTERS},
+        openapi_examples={"one": {"value": "support-42"}},
+    ),
+]
+_EventInPath = Annotated[
+    str,
+    Path(
+        json_schema_extra={"pattern": EVENT_ID_PATTERN, "minLength": 1, "maxLength": MAX_ID_CHARACTERS},
+        openapi_examples={"one": {"value": "evt-7"}},
+    ),
+]
+
+
 # Asynchronous, for FastAPI calls a plain function in a thread, which takes longer than all that any of these does.
 
 
@@ -63,28 +82,28 @@ async def _tenant() -> str:
     return tenant()
 
 
-async def _session_id(session_id: Annotated[str, Path()]) -> str:
+async def _session_id(session_id: _InPath) -> str:
     return known_session_id(session_id)
 
 
-async def _new_session_id(session_id: Annotated[str, Path()]) -> str:
+async def _new_session_id(session_id: _InPath) -> str:
     return new_session_id(session_id)
 
 
-async def _any_session_id(session_id: Annotated[str, Path()]) -> str:
+async def _any_session_id(session_id: _InPath) -> str:
     return session_id
 
 
-async def _event_id(event_id: Annotated[str, Path()]) -> str:
+async def _event_id(event_id: _EventInPath) -> str:
     """Return the event id of a path, in which slashes are encoded."""
     return plain(event_id)
 
 
-async def _conversation_id(conversation_id: Annotated[str, Path()]) -> str:
+async def _conversation_id(conversation_id: _InPath) -> str:
     return known_session_id(conversation_id)
 
 
-async def _new_conversation_id(conversation_id: Annotated[str, Path()]) -> str:
+async def _new_conversation_id(conversation_id: _InPath) -> str:
     try:
         return new_session_id(conversation_id)
     except InvalidRequest as error:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET
 from pydantic import BaseModel, Field
 
-from app.api import answers, schemas, views
+from app.api import answers, examples, links, schemas, views
 from app.api.deps import (
     BAD_CURSOR,
     LARGEST_SEQ,
@@ -24,7 +24,7 @@ from app.api.deps import (
     position_of,
 )
 from app.api.direct import Direct
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.api.wire import text_of, utc
 from app.domain import event as rules
 from app.domain import view as view_rules
@@ -40,26 +40,10 @@ router = APIRouter(tags=["Events"])
 direct = APIRouter(tags=["Events"], route_class=Direct)
 
 LONGEST_KEY: Final = 255
+_IF_MATCH: Final = r'^(\*|"?[0-9]{1,18}"?)$'
 _VERSION_TAG: Final = re.compile(r'"?(?P<version>\d{1,18})"?')
-_EXAMPLE: Final = {
-    "events": [
-        {"message": {"role": "user", "content": "Where is my order?"}},
-        {
-            "id": "evt-7",
-            "metadata": {"model": "m"},
-            "token_count": 31,
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "find_order", "arguments": '{"id": 9}'}}
-                ],
-            },
-        },
-        {"message": {"role": "tool", "tool_call_id": "c1", "content": "shipped"}},
-        {"type": "ACME.AUDIT", "payload": {"action": "exported"}},
-    ]
-}
+_TYPES: Final = f"^{rules.type_name.pattern}(,{rules.type_name.pattern})*$"
+_ROLES: Final = "^({0})(,({0}))*$".format("|".join(rules.ROLES))
 Seq = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ)]
 
 
@@ -74,16 +58,23 @@ class AppendQuery(BaseModel):
 class AppendHeaders(BaseModel):
     """How an append is guarded."""
 
-    if_match: str | None = Field(None, description="the same as `expected_version`")
+    if_match: str | None = Field(
+        None, description="the same as `expected_version`", json_schema_extra={"pattern": _IF_MATCH}
+    )
     idempotency_key: str | None = Field(
-        None, description="makes the request repeatable; its events have no id of their own"
+        None,
+        description="makes the request repeatable; its events have no id of their own",
+        json_schema_extra={"minLength": 1, "maxLength": LONGEST_KEY},
     )
 
 
 @direct.post(
     "/v1/sessions/{session_id}/events",
     openapi_extra=operation(
-        body=schemas.NewEvents, example=_EXAMPLE, answers={200: schemas.Receipt, 201: schemas.Receipt}
+        body=schemas.NewEvents,
+        examples=examples.APPEND,
+        answers={200: Said(schemas.Receipt, (), links.APPENDED), 201: Said(schemas.Receipt, (), links.APPENDED)},
+        refuses=[404, 409, 410, 412, 503],
     ),
 )
 async def append_events(
@@ -155,7 +146,10 @@ def _checked_key(key: str | None) -> str | None:
     return key
 
 
-@router.get("/v1/sessions/{session_id}/events", openapi_extra=operation(answers={200: schemas.EventList}))
+@router.get(
+    "/v1/sessions/{session_id}/events",
+    openapi_extra=operation(answers={200: schemas.EventList}, refuses=[404, 410, 422, 503]),
+)
 async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
     ctx: Ctx,
     tenant: Tenant,
@@ -165,8 +159,10 @@ async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the
     limit: Annotated[int | None, Query(ge=1, le=1000, description="100 unless given")] = None,
     order: Annotated[Order, Query()] = "asc",
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
-    types: Annotated[str | None, Query(description="comma-separated")] = None,
-    roles: Annotated[str | None, Query(description="comma-separated; message events only")] = None,
+    types: Annotated[str | None, Query(description="comma-separated", json_schema_extra={"pattern": _TYPES})] = None,
+    roles: Annotated[
+        str | None, Query(description="comma-separated; message events only", json_schema_extra={"pattern": _ROLES})
+    ] = None,
     synthetic: Annotated[bool | None, Query(description="whether a compaction wrote it")] = None,
     active: Annotated[bool, Query(description="only what is in the view, in view order")] = False,  # noqa: FBT002
     last_n: Annotated[
@@ -243,7 +239,10 @@ def _page(session_id: str, listed: Sequence[Listed], more: str | None) -> Respon
     )
 
 
-@router.get("/v1/sessions/{session_id}/events/{event_id}", openapi_extra=operation(answers={200: schemas.Event}))
+@router.get(
+    "/v1/sessions/{session_id}/events/{event_id}",
+    openapi_extra=operation(answers={200: schemas.Event}, refuses=[404, 410, 503]),
+)
 async def get_event(ctx: Ctx, tenant: Tenant, session_id: SessionId, event_id: EventId) -> Response:
     """Return one event by its id, covered or not."""
     found = await events.get(ctx, tenant, session_id, event_id)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api import answers, schemas
+from app.api import answers, examples, schemas
 from app.api.deps import Ctx, Tenant, body_of
 from app.api.documentation import operation
 from app.api.wire import utc
@@ -18,8 +18,9 @@ router = APIRouter(tags=["Fleet"])
     openapi_extra=operation(
         body=schemas.FleetRequest,
         optional=True,
-        example={"limit": 100, "max_seconds": 30, "metadata": {"agent": "helpdesk"}},
+        examples=examples.FLEET,
         answers={200: schemas.FleetReport},
+        refuses=[503],
     ),
 )
 async def compact_due(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
@@ -29,7 +30,7 @@ async def compact_due(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
     return answers.answer(answers.fleet(await fleet.compact(ctx, tenant, asked)))
 
 
-@router.get("/v1/compact/due", openapi_extra=operation(answers={200: schemas.DueSessions}))
+@router.get("/v1/compact/due", openapi_extra=operation(answers={200: schemas.DueSessions}, refuses=[422, 503]))
 async def list_due(ctx: Ctx, tenant: Tenant, limit: Annotated[int, Query(ge=1, le=1000)] = 100) -> Response:
     """List the sessions that `POST /v1/compact` would take, without doing it."""
     count, found = await fleet.due(ctx, tenant, limit=limit)
@@ -41,7 +42,7 @@ async def list_due(ctx: Ctx, tenant: Tenant, limit: Annotated[int, Query(ge=1, l
 @router.post(
     "/v1/purge",
     openapi_extra=operation(
-        body=schemas.PurgeRequest, optional=True, example={"limit": 1000}, answers={200: schemas.Purged}
+        body=schemas.PurgeRequest, optional=True, examples=examples.PURGE, answers={200: schemas.Purged}, refuses=[503]
     ),
 )
 async def purge(request: Request, ctx: Ctx, tenant: Tenant) -> Response:

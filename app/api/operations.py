@@ -24,7 +24,7 @@ async def is_alive() -> Response:
     return answers.answer(schemas.Health())
 
 
-@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Health}))
+@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Health}, refuses=[503]))
 async def is_ready(ctx: Ctx) -> Response:
     """Say whether the database is reachable and its schema is the one this release works with."""
     if not await health.schema_is_current(ctx):

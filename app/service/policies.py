@@ -79,7 +79,14 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     window: Window
     trigger: Trigger | None = None
-    summarizer: LlmSummarizer | None = None
+    # Of both kinds, for msgspec asks for a tag only where there is something to tell apart.
+    summarizer: Summarizer | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a summary that was brought along: it is that of one view, and no policy."""
+        if isinstance(self.summarizer, TextSummarizer):
+            # What msgspec names the place of.
+            raise ValueError("the summarizer of a policy is of the type llm")  # noqa: TRY004
 
 
 def parse(text: str | bytes) -> domain.Policy:
