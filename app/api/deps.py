@@ -159,8 +159,10 @@ def _explained(error: msgspec.DecodeError, text: str) -> TurnlogError:
 def _check_media_type(request: Request) -> None:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "send the body as it is, without Content-Encoding")
-    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
+    # Whoever says it twice says the same both times, or nobody knows what is meant.
+    said = request.headers.getlist("content-type") or ["application/json"]
+    media_types = {one.partition(";")[0].strip().lower() for one in said}
+    if not all(one == "application/json" or one.endswith("+json") for one in media_types):
         raise HTTPException(415, "send JSON, with Content-Type: application/json")
 
 

@@ -11,7 +11,7 @@ from app.api import answers, examples, links, schemas
 from app.api.deps import BAD_CURSOR, Ctx, NewSessionId, SessionId, Tenant, body_of, cursor_of, position_of
 from app.api.documentation import Said, operation
 from app.api.wire import microseconds, moment, text_of
-from app.domain.errors import InvalidRequest, MalformedRequest
+from app.domain.errors import MalformedRequest
 from app.domain.session import Place
 from app.service import sessions
 from app.service.policies import Policy
@@ -128,15 +128,8 @@ def _policy(policy: Policy | None) -> str | None:
 
 
 def _filters(request: Request) -> dict[str, str]:
-    filters: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if not name.startswith(_FILTER):
-            continue
-        key = name.removeprefix(_FILTER)
-        if key in filters:
-            raise InvalidRequest.at(name, "occurs twice; a key has one value")
-        filters[key] = value
-    return filters
+    given = request.query_params.items()
+    return {name.removeprefix(_FILTER): value for name, value in given if name.startswith(_FILTER)}
 
 
 def _place(cursor: str | None) -> Place | None:
