@@ -35,6 +35,9 @@ HEADERS: dict[str, str] = {}
 
 # To JSON Schema 1.0 is an integer. Here it is not, in any body: a whole number is written without a fraction.
 _WHOLE = r"/\S+ expected `int( \| null)?`, got `float`"
+# A value that is no string is one in a URL. schemathesis knows that of named parameters, and not of those whose names a
+# client chooses.
+_WRONG_LABEL = "parameter `metadata` in query - violates `patternProperties`"
 _CURSOR = "cursor is not one that was handed out here"
 _POLICY = "/policy/window is so large that the trigger fires on it again at once"
 # What a schema cannot say, so that a request which it allows is refused: the places and the beginnings of what is said
@@ -165,6 +168,8 @@ def failures(recorder: ScenarioRecorder) -> Iterator[tuple[str, str]]:
             if one.failure_info is not None:
                 failure = one.failure_info.failure
                 label = recorder.cases[case_id].value.operation.label
+                if label == "GET /v1/sessions" and _WRONG_LABEL in failure.message:
+                    continue
                 yield f"{label}: {failure.title}", f"{failure.message}\n{one.failure_info.code_sample}"
 
 
