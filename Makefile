@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Arguments for `make serve`, such as ARGS="--port 9000".
 ARGS ?=
 
-.PHONY: serve test torture check coverage bench bench-peers openapi constraints clean
+.PHONY: serve test torture fuzz check coverage bench bench-peers openapi constraints clean
 
 # Debian's python3 makes no pip in a new environment unless python3-venv is installed; any pip can install into it.
 INSTALL = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip --python $(BIN)/python) \
@@ -28,6 +28,10 @@ test: $(VENV)/.installed-dev  ## Run the whole suite, as root or not, with nothi
 
 torture: $(VENV)/.installed-dev  ## Kill everything under traffic and check every answer; ARGS="--seconds 600 --seed 7".
 	$(BIN)/python -m tests.journeys.torture $(ARGS)
+
+fuzz: $(VENV)/.installed-dev  ## Send the service a lot of what openapi.yaml allows and does not, other inputs each time.
+	TURNLOG_FUZZ_EXAMPLES=$${TURNLOG_FUZZ_EXAMPLES:-1000} TURNLOG_FUZZ_SEED=$${TURNLOG_FUZZ_SEED:-$$$$} \
+		$(BIN)/pytest tests/api/test_contract.py -n 2 $(ARGS)
 
 coverage: $(VENV)/.installed-dev  ## Hold the last `make test ARGS=--cov` to 100 % of the domain and 90 % of everything.
 	$(BIN)/coverage report --include='app/domain/*' --fail-under=100

@@ -42,6 +42,8 @@ def create_app(settings: Settings | None = None, *, serves: bool = True, keyless
         summary="Session memory for LLM agents.",
         description="Append events to a session's log, read the compacted view before each model call.",
         lifespan=lifespan,
+        # A generated client calls its methods by these: each is the name of the function, and does not change.
+        generate_unique_id_function=lambda route: route.name,
         dependencies=[Depends(access.allowed), Depends(known_parameters_only)],
         # A path is what it says: no answer sends a client on to another one.
         redirect_slashes=False,

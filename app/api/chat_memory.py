@@ -4,9 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api import answers, schemas
+from app.api import answers, examples, links, schemas
 from app.api.deps import ConversationId, Ctx, NewConversationId, Tenant, body_of
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.api.wire import text_of
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
 from app.service import chat_memory
@@ -21,8 +21,9 @@ router = APIRouter(tags=["Chat memory"])
     openapi_extra=operation(
         needs=["write", "read"],
         body=schemas.NewMessages,
-        example={"messages": [{"role": "user", "content": "Where is my order?"}]},
-        answers={200: schemas.ChatMemory},
+        examples=examples.MEMORY,
+        answers={200: Said(schemas.ChatMemory, (), links.MEMORY)},
+        refuses=[410, 503],
     ),
 )
 async def add_messages(
@@ -45,14 +46,18 @@ async def add_messages(
 
 
 @router.get(
-    "/v1/chat-memory/{conversation_id}", openapi_extra=operation(needs=["read"], answers={200: schemas.ChatMemory})
+    "/v1/chat-memory/{conversation_id}",
+    openapi_extra=operation(needs=["read"], answers={200: schemas.ChatMemory}, refuses=[404, 410, 503]),
 )
 async def get_memory(ctx: Ctx, tenant: Tenant, conversation_id: ConversationId) -> Response:
     """Return the memory: an empty list when the conversation is unknown."""
     return answers.answer(answers.memory(await chat_memory.get(ctx, tenant, conversation_id)))
 
 
-@router.delete("/v1/chat-memory/{conversation_id}", openapi_extra=operation(needs=["write"], answers={204: None}))
+@router.delete(
+    "/v1/chat-memory/{conversation_id}",
+    openapi_extra=operation(needs=["write"], answers={204: None}, refuses=[404, 410, 503]),
+)
 async def clear_memory(ctx: Ctx, tenant: Tenant, conversation_id: ConversationId) -> Response:
     """Empty the memory. The log keeps everything."""
     await chat_memory.clear(ctx, tenant, conversation_id)

@@ -1,27 +1,18 @@
 """Compaction over HTTP, by hand."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from app.api import answers, schemas
+from app.api import answers, examples, links, schemas
 from app.api.deps import Ctx, PageSize, SessionId, Tenant, body_of, cursor_of, page, position_of
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.domain.errors import InvalidRequest
 from app.domain.policy import Policy
 from app.service import compactions, policies, records
 from app.service.compactions import Request as Asked
 
 router = APIRouter(tags=["Compaction"])
-
-_EXAMPLE: Final = {
-    "window": {"rule": "last_turns", "size": 2},
-    "trigger": {
-        "type": "any",
-        "of": [{"type": "turn_count", "threshold": 20}, {"type": "token_count", "threshold": 1}],
-    },
-    "dry_run": True,
-}
 
 
 @router.post(
@@ -30,8 +21,9 @@ _EXAMPLE: Final = {
         needs=["compact"],
         body=schemas.CompactionRequest,
         optional=True,
-        example=_EXAMPLE,
-        answers={200: schemas.Compaction},
+        examples=examples.COMPACTION,
+        answers={200: Said(schemas.Compaction, (), links.COMPACTED)},
+        refuses=[404, 410, 412, 502, 503, 504],
     ),
 )
 async def compact_session(request: Request, ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
@@ -52,7 +44,9 @@ def _policy(body: schemas.CompactionRequest) -> Policy | None:
 
 @router.get(
     "/v1/sessions/{session_id}/compactions",
-    openapi_extra=operation(needs=["read"], answers={200: (schemas.CompactionList, schemas.AttemptList)}),
+    openapi_extra=operation(
+        needs=["read"], answers={200: (schemas.CompactionList, schemas.AttemptList)}, refuses=[404, 410, 422, 503]
+    ),
 )
 async def list_compactions(
     ctx: Ctx,

@@ -12,7 +12,9 @@ from app.api import access, errors
 from app.api.door import plain
 from app.domain import exact_json
 from app.domain.errors import InvalidRequest, MalformedRequest, SessionNotFound, TurnlogError
-from app.domain.session import ID_RULE, is_id
+from app.domain.event import ID_PATTERN as EVENT_ID_PATTERN
+from app.domain.event import MAX_ID_CHARACTERS
+from app.domain.session import ID_PATTERN, ID_RULE, is_id
 from app.service.context import Context, offloaded
 
 T = TypeVar("T")
@@ -48,6 +50,23 @@ def new_session_id(session_id: str) -> str:
     return name
 
 
+# Said and not checked by the framework: what cannot be an id is 404 where it is read, and 422 where it is made.
+_InPath = Annotated[
+    str,
+    Path(
+        json_schema_extra={"pattern": ID_PATTERN, "minLength": 1, "maxLength": MAX_ID_CHARACTERS},
+        openapi_examples={"one": {"value": "support-42"}},
+    ),
+]
+_EventInPath = Annotated[
+    str,
+    Path(
+        json_schema_extra={"pattern": EVENT_ID_PATTERN, "minLength": 1, "maxLength": MAX_ID_CHARACTERS},
+        openapi_examples={"one": {"value": "evt-7"}},
+    ),
+]
+
+
 # Asynchronous, for FastAPI calls a plain function in a thread, which takes longer than all that any of these does.
 
 
@@ -65,28 +84,28 @@ async def _tenants(request: Request) -> str | None:
     return access.tenants_of(request, across=True)
 
 
-async def _session_id(session_id: Annotated[str, Path()]) -> str:
+async def _session_id(session_id: _InPath) -> str:
     return known_session_id(session_id)
 
 
-async def _new_session_id(session_id: Annotated[str, Path()]) -> str:
+async def _new_session_id(session_id: _InPath) -> str:
     return new_session_id(session_id)
 
 
-async def _any_session_id(session_id: Annotated[str, Path()]) -> str:
+async def _any_session_id(session_id: _InPath) -> str:
     return session_id
 
 
-async def _event_id(event_id: Annotated[str, Path()]) -> str:
+async def _event_id(event_id: _EventInPath) -> str:
     """Return the event id of a path, in which slashes are encoded."""
     return plain(event_id)
 
 
-async def _conversation_id(conversation_id: Annotated[str, Path()]) -> str:
+async def _conversation_id(conversation_id: _InPath) -> str:
     return known_session_id(conversation_id)
 
 
-async def _new_conversation_id(conversation_id: Annotated[str, Path()]) -> str:
+async def _new_conversation_id(conversation_id: _InPath) -> str:
     try:
         return new_session_id(conversation_id)
     except InvalidRequest as error:
@@ -158,8 +177,10 @@ def _explained(error: msgspec.DecodeError, text: str) -> TurnlogError:
 def _check_media_type(request: Request) -> None:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise HTTPException(415, "send the body as it is, without Content-Encoding")
-    media_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-    if media_type != "application/json" and not media_type.endswith("+json"):
+    # Whoever says it twice says the same both times, or nobody knows what is meant.
+    said = request.headers.getlist("content-type") or ["application/json"]
+    media_types = {one.partition(";")[0].strip().lower() for one in said}
+    if not all(one == "application/json" or one.endswith("+json") for one in media_types):
         raise HTTPException(415, "send JSON, with Content-Type: application/json")
 
 

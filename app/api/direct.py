@@ -71,7 +71,7 @@ class Direct(APIRoute):
             values = {name: value for name, value in solved if name is not None}
             if given.request_param_name:
                 values[given.request_param_name] = request
-            check_names(request.query_params, known)
+            check_names(request.query_params.multi_items(), known)
             if query:
                 values[query[0]] = _read(query[1], request.query_params)
             if headers:
@@ -89,22 +89,29 @@ async def known_parameters_only(request: Request) -> None:
     """
     route = request.scope["route"]
     prefixes = (route.openapi_extra or {}).get(QUERY_PREFIXES, ())
-    check_names(request.query_params, query_names(route.dependant), tuple(prefixes))
+    check_names(request.query_params.multi_items(), query_names(route.dependant), tuple(prefixes))
 
 
 # What the application has all routes depend on, and a direct one does by itself.
 _BUILT_IN: Final = (known_parameters_only, access.allowed)
 
 
-def check_names(given: Iterable[str], known: set[str], prefixes: tuple[str, ...] = ()) -> None:
-    """Refuse names of query parameters that are not known and do not begin with a prefix of those a client chooses.
+def check_names(given: Iterable[tuple[str, str]], known: set[str], prefixes: tuple[str, ...] = ()) -> None:
+    """Refuse query parameters that are not known and do not begin with a prefix of those whose names a client chooses.
+
+    One that occurs twice is refused, too: whichever was taken, somebody else on the way may have taken the other.
 
     Raises:
-        MalformedRequest: naming the parameter.
+        MalformedRequest: naming the parameter that is not known.
+        InvalidRequest: at the parameter that occurs twice.
     """
-    for name in given:
+    seen: set[str] = set()
+    for name, _ in given:
         if name not in known and not name.startswith(prefixes or "\0"):
             raise MalformedRequest(f"unknown query parameter {name[:80]!r}")
+        if name in seen:
+            raise InvalidRequest.at(name, "occurs twice; it has one value")
+        seen.add(name)
 
 
 def query_names(given: Dependant) -> set[str]:

@@ -1,20 +1,26 @@
 """OpenAPI, from the same structs that read requests and write answers."""
 
-from collections.abc import Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
+import yaml
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from app.api import errors, schemas
+from app.api import refusals, schemas
+from app.api.refusals import HEADERS, header
 from app.domain.key import Scope
 
 QUERY_PREFIXES: Final = "x-query-prefixes"
 ACROSS: Final = "x-across-tenants"
 SCHEME: Final = "key"
+# What an operation says of its refusals until the whole document is put together.
+_REFUSES: Final = "x-refuses"
 Answer: TypeAlias = type | str | tuple[type | str, ...] | None
 _REF: Final = "#/components/schemas/{name}"
+_OWN_JSON: Final = Path(__file__).parent / "schemas" / "messages.yaml"
 _KEY: Final = {
     "type": "http",
     "scheme": "bearer",
@@ -25,11 +31,15 @@ _KEY: Final = {
         " operation has `x-across-tenants`."
     ),
 }
-_REFUSALS: Final = {
-    "401": "No key, or none that is known here",
-    "403": "The key has not the scope for this",
-    "429": "The key is used more often than this server allows",
-}
+_SAID: Final = {200: "OK", 201: "Created", 204: "Nothing to say", 304: "Not modified"}
+
+
+class Said(NamedTuple):
+    """An answer with what else the document says of it: its headers, and the operations that may follow it."""
+
+    of: Answer
+    headers: tuple[str, ...] = ()
+    links: Mapping[str, Any] = {}
 
 
 def operation(  # noqa: PLR0913 - one for each thing that can be said
@@ -38,19 +48,25 @@ def operation(  # noqa: PLR0913 - one for each thing that can be said
     across: bool = False,
     body: type | None = None,
     optional: bool = False,
-    example: Any = None,
-    answers: dict[int, Answer] | None = None,
+    examples: Mapping[str, Any] | None = None,
+    answers: Mapping[int, Answer | Said] | None = None,
+    refuses: Sequence[int] = (),
     query_prefixes: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Describe a route: the body it reads with an example that works, and what it answers by status.
+    """Describe a route: the body it reads with examples that work, what it answers by status, what it refuses.
 
     An answer is a struct, a media type for what is not JSON, either of several, or None for no content.
+    ``refuses`` are the statuses beside those that every route of its kind has: see ``refusals.of``.
     ``query_prefixes`` are those of query parameters whose names the client chooses. ``needs`` are the scopes of a key
     that may use the route: none of them for any key, and None for the few that need no key. What is said here is what
     is checked. A route that goes ``across`` tenants can be asked about all of them.
     """
     described: dict[str, Any] = {
-        "responses": {str(status): _answer(status, of) for status, of in (answers or {}).items()},
+        "responses": {
+            str(status): _answer(status, of if isinstance(of, Said) else Said(of))
+            for status, of in (answers or {}).items()
+        },
+        _REFUSES: refusals.of(refuses, has_body=body is not None),
     }
     if needs is not None:
         # OpenAPI 3.1 leaves room for the names of roles here.
@@ -59,16 +75,31 @@ def operation(  # noqa: PLR0913 - one for each thing that can be said
         described[ACROSS] = True
     if query_prefixes:
         described[QUERY_PREFIXES] = query_prefixes
+        described["parameters"] = [_prefixed(one) for one in query_prefixes]
     if body is not None:
         content: dict[str, Any] = {"schema": {"$ref": _REF.format(name=body.__name__)}}
-        if example is not None:
-            content["example"] = example
+        if examples:
+            content["examples"] = {name: {"value": value} for name, value in examples.items()}
         described["requestBody"] = {"required": not optional, "content": {"application/json": content}}
     return described
 
 
-def _answer(status: int, of: Answer) -> dict[str, Any]:
-    description = {200: "OK", 201: "Created", 204: "Nothing to say", 304: "Not modified"}[status]
+def _prefixed(prefix: str) -> dict[str, Any]:
+    """Describe query parameters that share a prefix: the exploded properties of one object are one parameter each."""
+    pattern = "^" + prefix.replace(".", r"\.")
+    return {
+        "name": prefix.rstrip("."),
+        "in": "query",
+        "required": False,
+        "style": "form",
+        "explode": True,
+        "description": f"each as a parameter of its own, such as `{prefix}principal=alice`",
+        "schema": {"type": "object", "patternProperties": {pattern: {"type": "string"}}, "additionalProperties": False},
+    }
+
+
+def _answer(status: int, said: Said) -> dict[str, Any]:
+    of = said.of
     schemas_of: dict[str, list[Any]] = {}
     for media_type, schema in map(_content, of if isinstance(of, tuple) else () if of is None else (of,)):
         schemas_of.setdefault(media_type, []).append(schema)
@@ -76,7 +107,12 @@ def _answer(status: int, of: Answer) -> dict[str, Any]:
         media_type: {"schema": found[0] if len(found) == 1 else {"anyOf": found}}
         for media_type, found in schemas_of.items()
     }
-    return {"description": description, **({"content": content} if content else {})}
+    return {
+        "description": _SAID[status],
+        "headers": {name: header(name) for name in ("X-Request-Id", *said.headers)},
+        **({"content": content} if content else {}),
+        **({"links": dict(said.links)} if said.links else {}),
+    }
 
 
 def _content(of: type | str) -> tuple[str, dict[str, Any]]:
@@ -102,24 +138,53 @@ def _document(app: FastAPI) -> dict[str, Any]:
     )
     for path in document["paths"].values():
         for described in path.values():
-            answers = described["responses"]
-            # The framework's guesses; every real answer was described by hand, every error is a problem.
-            answers.pop("422", None)
-            if answers.get("200", {}).get("description") == "Successful Response":
-                answers.pop("200")
-            if "security" in described:
-                answers |= {status: _problem(told) for status, told in _REFUSALS.items()}
-            answers["default"] = _problem("Any error")
+            _finish(described)
     _, components = msgspec.json.schema_components(_structs(), ref_template=_REF)
-    document["components"] = {"schemas": dict(sorted(components.items())), "securitySchemes": {SCHEME: _KEY}}
+    own = yaml.safe_load(_OWN_JSON.read_text(encoding="utf-8"))
+    document["components"] = {
+        "schemas": dict(sorted({**_with_unions(components, own), **own}.items())),
+        "headers": HEADERS,
+        "securitySchemes": {SCHEME: _KEY},
+        "responses": refusals.components(_REF.format(name="Problem")),
+    }
     return document
 
 
-def _problem(description: str) -> dict[str, Any]:
-    return {
-        "description": description,
-        "content": {errors.CONTENT_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}},
-    }
+def _with_unions(value: Any, own: Mapping[str, Any]) -> Any:
+    """Name the unions that msgspec writes out wherever they occur: a client gets one type for each, and not several."""
+    if isinstance(value, list):
+        return [_with_unions(one, own) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if "discriminator" in value:
+        for name, union in own.items():
+            if union.get("discriminator") == value["discriminator"]:
+                return {"$ref": _REF.format(name=name)}
+    return {key: _with_unions(inner, own) for key, inner in value.items()}
+
+
+def _finish(described: dict[str, Any]) -> None:
+    answers = described["responses"]
+    # The framework's guesses; every real answer was described by hand, every error is a problem.
+    answers.pop("422", None)
+    if answers.get("200", {}).get("description") == "Successful Response":
+        answers.pop("200")
+    refused = set(described.pop(_REFUSES, ()))
+    if "security" in described:
+        refused |= refusals.GUARDED
+    for status in sorted(refused):
+        answers[str(status)] = refusals.reference(status)
+    for parameter in described.get("parameters", ()):
+        parameter["schema"] = _given(parameter["schema"])
+        if parameter["in"] == "header":
+            parameter["name"] = parameter["name"].title()
+
+
+def _given(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a parameter that is there: one that is not is left out, for there is no null in a URL."""
+    options = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
+    kept = {key: value for key, value in schema.items() if key not in {"anyOf", "title", "description"}}
+    return {**options[0], **kept} if options else kept
 
 
 def _structs() -> list[type]:

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from msgspec import UNSET
 from pydantic import BaseModel, Field
 
-from app.api import access, answers, deps, preconditions, schemas, views
+from app.api import access, answers, deps, examples, links, preconditions, schemas, views
 from app.api.deps import (
     BAD_CURSOR,
     LARGEST_SEQ,
@@ -23,7 +23,7 @@ from app.api.deps import (
     position_of,
 )  # fmt: skip
 from app.api.direct import Direct
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.api.wire import text_of, utc
 from app.domain import event as rules
 from app.domain import view as view_rules
@@ -38,25 +38,9 @@ from app.service.views import Asked, Format
 router = APIRouter(tags=["Events"])
 direct = APIRouter(tags=["Events"], route_class=Direct)
 
-_EXAMPLE: Final = {
-    "events": [
-        {"message": {"role": "user", "content": "Where is my order?"}},
-        {
-            "id": "evt-7",
-            "metadata": {"model": "m"},
-            "token_count": 31,
-            "message": {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {"id": "c1", "type": "function", "function": {"name": "find_order", "arguments": '{"id": 9}'}}
-                ],
-            },
-        },
-        {"message": {"role": "tool", "tool_call_id": "c1", "content": "shipped"}},
-        {"type": "ACME.AUDIT", "payload": {"action": "exported"}},
-    ]
-}
+_IF_MATCH: Final = r'^(\*|"?[0-9]{1,18}"?)$'
+_TYPES: Final = f"^{rules.type_name.pattern}(,{rules.type_name.pattern})*$"
+_ROLES: Final = "^({0})(,({0}))*$".format("|".join(rules.ROLES))
 Seq = Annotated[int | None, Query(ge=0, le=LARGEST_SEQ)]
 
 
@@ -71,16 +55,24 @@ class AppendQuery(BaseModel):
 class AppendHeaders(BaseModel):
     """How an append is guarded."""
 
-    if_match: str | None = Field(None, description="the same as `expected_version`")
+    if_match: str | None = Field(
+        None, description="the same as `expected_version`", json_schema_extra={"pattern": _IF_MATCH}
+    )
     idempotency_key: str | None = Field(
-        None, description="makes the request repeatable; its events have no id of their own"
+        None,
+        description="makes the request repeatable; its events have no id of their own",
+        json_schema_extra={"minLength": 1, "maxLength": preconditions.LONGEST_KEY},
     )
 
 
 @direct.post(
     "/v1/sessions/{session_id}/events",
     openapi_extra=operation(
-        needs=["write"], body=schemas.NewEvents, example=_EXAMPLE, answers={200: schemas.Receipt, 201: schemas.Receipt}
+        needs=["write"],
+        body=schemas.NewEvents,
+        examples=examples.APPEND,
+        answers={200: Said(schemas.Receipt, (), links.APPENDED), 201: Said(schemas.Receipt, (), links.APPENDED)},
+        refuses=[404, 409, 410, 412, 503],
     ),
 )
 async def append_events(
@@ -137,7 +129,8 @@ def _event(new: schemas.NewEvent, place: str) -> NewEvent:
 
 
 @router.get(
-    "/v1/sessions/{session_id}/events", openapi_extra=operation(needs=["read"], answers={200: schemas.EventList})
+    "/v1/sessions/{session_id}/events",
+    openapi_extra=operation(needs=["read"], answers={200: schemas.EventList}, refuses=[404, 410, 422, 503]),
 )
 async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the contract
     ctx: Ctx,
@@ -148,8 +141,10 @@ async def list_events(  # noqa: PLR0913, PLR0917 - one for each parameter of the
     limit: deps.PageSize = None,
     order: Annotated[Order, Query()] = "asc",
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before")] = None,
-    types: Annotated[str | None, Query(description="comma-separated")] = None,
-    roles: Annotated[str | None, Query(description="comma-separated; message events only")] = None,
+    types: Annotated[str | None, Query(description="comma-separated", json_schema_extra={"pattern": _TYPES})] = None,
+    roles: Annotated[
+        str | None, Query(description="comma-separated; message events only", json_schema_extra={"pattern": _ROLES})
+    ] = None,
     synthetic: Annotated[bool | None, Query(description="whether a compaction wrote it")] = None,
     active: Annotated[bool, Query(description="only what is in the view, in view order")] = False,  # noqa: FBT002
     last_n: Annotated[int | None, Query(ge=1, description="the newest n, back to their turn's start")] = None,
@@ -226,7 +221,8 @@ def _page(session_id: str, listed: Sequence[Listed], more: str | None) -> Respon
 
 
 @router.get(
-    "/v1/sessions/{session_id}/events/{event_id}", openapi_extra=operation(needs=["read"], answers={200: schemas.Event})
+    "/v1/sessions/{session_id}/events/{event_id}",
+    openapi_extra=operation(needs=["read"], answers={200: schemas.Event}, refuses=[404, 410, 503]),
 )
 async def get_event(ctx: Ctx, tenant: Tenant, session_id: SessionId, event_id: EventId) -> Response:
     """Return one event by its id, covered or not."""

@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.api import answers, schemas
+from app.api import answers, examples, schemas
 from app.api.deps import Ctx, PageSize, Tenants, body_of, page
 from app.api.documentation import operation
 from app.api.wire import utc
@@ -18,8 +18,9 @@ router = APIRouter(tags=["Fleet"])
         across=True,
         body=schemas.FleetRequest,
         optional=True,
-        example={"limit": 100, "max_seconds": 30, "metadata": {"agent": "helpdesk"}},
+        examples=examples.FLEET,
         answers={200: schemas.FleetReport},
+        refuses=[503],
     ),
 )
 async def compact_due(request: Request, ctx: Ctx, tenant: Tenants) -> Response:
@@ -30,7 +31,8 @@ async def compact_due(request: Request, ctx: Ctx, tenant: Tenants) -> Response:
 
 
 @router.get(
-    "/v1/compact/due", openapi_extra=operation(needs=["compact"], across=True, answers={200: schemas.DueSessions})
+    "/v1/compact/due",
+    openapi_extra=operation(needs=["compact"], across=True, answers={200: schemas.DueSessions}, refuses=[422, 503]),
 )
 async def list_due(ctx: Ctx, tenant: Tenants, limit: PageSize = None) -> Response:
     """List the sessions that `POST /v1/compact` would take, without doing it."""
@@ -46,8 +48,9 @@ async def list_due(ctx: Ctx, tenant: Tenants, limit: PageSize = None) -> Respons
         across=True,
         body=schemas.PurgeRequest,
         optional=True,
-        example={"limit": 1000},
+        examples=examples.PURGE,
         answers={200: schemas.Purged},
+        refuses=[503],
     ),
 )
 async def purge(request: Request, ctx: Ctx, tenant: Tenants) -> Response:

@@ -25,7 +25,7 @@ async def is_alive() -> Response:
     return answers.answer(schemas.Health())
 
 
-@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Health}))
+@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Health}, refuses=[503]))
 async def is_ready(ctx: Ctx) -> Response:
     """Say whether the database is reachable and its schema is the one this release works with."""
     if not await health.schema_is_current(ctx):
@@ -33,7 +33,7 @@ async def is_ready(ctx: Ctx) -> Response:
     return answers.answer(schemas.Health())
 
 
-@router.get("/metrics", openapi_extra=operation(answers={200: "text/plain"}))
+@router.get("/metrics", openapi_extra=operation(answers={200: "text/plain"}, refuses=[401, 404]))
 async def metrics(request: Request, ctx: Ctx) -> Response:
     """Return the counters in Prometheus's format."""
     meter = request.app.state.meter

@@ -7,7 +7,7 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 from msgspec import UNSET
 
-from app.api import answers, schemas
+from app.api import answers, examples, links, schemas
 from app.api.deps import (
     BAD_CURSOR,
     Ctx,
@@ -20,9 +20,9 @@ from app.api.deps import (
     page,
     position_of,
 )
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.api.wire import microseconds, moment, text_of
-from app.domain.errors import InvalidRequest, MalformedRequest
+from app.domain.errors import MalformedRequest
 from app.domain.session import Place
 from app.service import sessions
 from app.service.policies import Policy
@@ -30,13 +30,17 @@ from app.service.sessions import Change, NewSession
 
 router = APIRouter(tags=["Sessions"])
 _FILTER = "metadata."
-_EXAMPLE = {"id": "support-42", "ttl_seconds": 86400, "metadata": {"principal": "alice", "agent": "helpdesk"}}
 
 
 @router.post(
     "/v1/sessions",
     openapi_extra=operation(
-        needs=["write"], body=schemas.NewSession, optional=True, example=_EXAMPLE, answers={201: schemas.Session}
+        needs=["write"],
+        body=schemas.NewSession,
+        optional=True,
+        examples=examples.SESSION,
+        answers={201: Said(schemas.Session, ("Location",), links.SESSION)},
+        refuses=[409, 503],
     ),
 )
 async def create_session(request: Request, ctx: Ctx, tenant: Tenant) -> Response:
@@ -52,8 +56,12 @@ async def create_session(request: Request, ctx: Ctx, tenant: Tenant) -> Response
         needs=["write"],
         body=schemas.FoundSession,
         optional=True,
-        example={"metadata": {"principal": "alice"}},
-        answers={200: schemas.Session, 201: schemas.Session},
+        examples=examples.FOUND_SESSION,
+        answers={
+            200: Said(schemas.Session, (), links.SESSION),
+            201: Said(schemas.Session, ("Location",), links.SESSION),
+        },
+        refuses=[503],
     ),
 )
 async def find_or_create_session(request: Request, ctx: Ctx, tenant: Tenant, session_id: NewSessionId) -> Response:
@@ -64,7 +72,10 @@ async def find_or_create_session(request: Request, ctx: Ctx, tenant: Tenant, ses
     return answers.answer(answers.session(found), 201 if created else 200, headers)
 
 
-@router.get("/v1/sessions/{session_id}", openapi_extra=operation(needs=["read"], answers={200: schemas.Session}))
+@router.get(
+    "/v1/sessions/{session_id}",
+    openapi_extra=operation(needs=["read"], answers={200: schemas.Session}, refuses=[404, 410, 503]),
+)
 async def get_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
     """Return a session."""
     return answers.answer(answers.session(await sessions.get(ctx, tenant, session_id)))
@@ -76,8 +87,9 @@ async def get_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Respon
         needs=["write"],
         body=schemas.SessionChange,
         optional=True,
-        example={"metadata": {"agent": "billing", "ticket": None}, "ttl_seconds": 3600},
+        examples=examples.SESSION_CHANGE,
         answers={200: schemas.Session},
+        refuses=[404, 410, 503],
     ),
 )
 async def change_session(request: Request, ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
@@ -91,7 +103,9 @@ async def change_session(request: Request, ctx: Ctx, tenant: Tenant, session_id:
     return answers.answer(answers.session(await sessions.change(ctx, tenant, session_id, change)))
 
 
-@router.delete("/v1/sessions/{session_id}", openapi_extra=operation(needs=["write"], answers={204: None}))
+@router.delete(
+    "/v1/sessions/{session_id}", openapi_extra=operation(needs=["write"], answers={204: None}, refuses=[404, 503])
+)
 async def delete_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Response:
     """Delete a session with its events, boundaries and summaries."""
     await sessions.delete(ctx, tenant, session_id)
@@ -100,7 +114,9 @@ async def delete_session(ctx: Ctx, tenant: Tenant, session_id: SessionId) -> Res
 
 @router.get(
     "/v1/sessions",
-    openapi_extra=operation(needs=["read"], answers={200: schemas.SessionList}, query_prefixes=[_FILTER]),
+    openapi_extra=operation(
+        needs=["read"], answers={200: schemas.SessionList}, refuses=[422, 503], query_prefixes=[_FILTER]
+    ),
 )
 async def list_sessions(
     request: Request,
@@ -131,15 +147,8 @@ def _policy(policy: Policy | None) -> str | None:
 
 
 def _filters(request: Request) -> dict[str, str]:
-    filters: dict[str, str] = {}
-    for name, value in request.query_params.multi_items():
-        if not name.startswith(_FILTER):
-            continue
-        key = name.removeprefix(_FILTER)
-        if key in filters:
-            raise InvalidRequest.at(name, "occurs twice; a key has one value")
-        filters[key] = value
-    return filters
+    given = request.query_params.items()
+    return {name.removeprefix(_FILTER): value for name, value in given if name.startswith(_FILTER)}
 
 
 def _place(cursor: str | None) -> Place | None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from app.api import answers, schemas
 from app.api.deps import LARGEST_SEQ, Ctx, SessionId, Tenant
 from app.api.direct import Direct
-from app.api.documentation import operation
+from app.api.documentation import Said, operation
 from app.domain.event import StoredEvent
 from app.domain.view import Known, View
 from app.service import views
@@ -39,7 +39,11 @@ class ViewHeaders(BaseModel):
 
 @direct.get(
     "/v1/sessions/{session_id}/view",
-    openapi_extra=operation(needs=["read"], answers={200: (schemas.View, "text/plain"), 304: None}),
+    openapi_extra=operation(
+        needs=["read"],
+        answers={200: Said((schemas.View, "text/plain"), ("ETag",)), 304: Said(None, ("ETag",))},
+        refuses=[404, 410, 422, 503],
+    ),
 )
 async def get_view(
     ctx: Ctx,

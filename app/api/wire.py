@@ -13,6 +13,10 @@ Version = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Ttl = Annotated[int, Meta(ge=1, le=LONGEST_TTL_SECONDS, description="seconds from now; null is never")]
 Instant = Annotated[datetime, Meta(tz=True)]
 Pair = tuple[int, int]
+# Said of what is passed on as it is: the service checks a request's, and writes an answer's.
+Object = Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+StoredMessage = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/StoredMessage"})]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 
 

@@ -15,6 +15,8 @@ MESSAGE: Final = "MESSAGE"
 COMPACTION: Final = "COMPACTION"
 RESERVED_PREFIX: Final = "TURNLOG."
 MAX_ID_CHARACTERS: Final = 255
+# For the document; ``check_id`` says which rule is broken.
+ID_PATTERN: Final = r"^[^\x00-\x1F\x7F]*$"
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: Final[tuple[Role, ...]] = ("system", "developer", "user", "assistant", "tool")

@@ -10,7 +10,8 @@ from uuid import UUID
 
 from app.domain.event import MAX_ID_CHARACTERS
 
-_ID: Final = re.compile(rf"[A-Za-z0-9._~:@+=,-]{{1,{MAX_ID_CHARACTERS}}}")
+ID_PATTERN: Final = rf"^(?!\.{{1,2}}$)[A-Za-z0-9._~:@+=,-]{{1,{MAX_ID_CHARACTERS}}}$"
+_ID: Final = re.compile(ID_PATTERN)
 # A hundred years: longer lives are "never", and beyond some point Postgres has no date for them.
 LONGEST_TTL_SECONDS: Final = 100 * 365 * 24 * 3600
 ID_RULE: Final = (
@@ -80,7 +81,7 @@ class Count(NamedTuple):
 
 def is_id(session_id: str) -> bool:
     """Say whether a session can have this id: ids need no escaping in a URL and name no other folder."""
-    return bool(_ID.fullmatch(session_id)) and session_id not in {".", ".."}
+    return bool(_ID.fullmatch(session_id))
 
 
 def labels(metadata: Mapping[str, str]) -> dict[str, str]:

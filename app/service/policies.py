@@ -79,7 +79,8 @@ class Policy(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
     window: Window
     trigger: Trigger | None = None
-    summarizer: LlmSummarizer | None = None
+    # Of both kinds, for msgspec asks for a type only where there is something to tell apart; see ``check_standing``.
+    summarizer: Summarizer | None = None
 
 
 def parse(text: str | bytes) -> domain.Policy:
@@ -107,11 +108,13 @@ def of(window: Window, trigger: Trigger | None, summarizer: Summarizer | None) -
 
 
 def check_standing(policy: domain.Policy) -> None:
-    """Check that a policy may stand on a session: that compacting by it comes to an end.
+    """Check that a policy may stand on a session: it brings no summary along, and compacting by it comes to an end.
 
     Raises:
-        InvalidRequest: at ``/window``.
+        InvalidRequest: at ``/summarizer/type`` or ``/window``.
     """
+    if isinstance(policy.summarizer, domain.TextSummarizer):
+        raise InvalidRequest.at("/summarizer/type", "is llm: a text is the summary of one view, and no policy")
     if policy.fires_on_its_own_window:
         raise InvalidRequest.at(
             "/window", "is so large that the trigger fires on it again at once: the trigger is the high-water mark"

@@ -417,6 +417,10 @@ BAD_BODIES = [
         "/policy/summarizer/type",
     ),  # a text is of one moment only
     (
+        {"policy": {"window": {"rule": "last_turns", "size": 3}, "summarizer": {}}},
+        "/policy/summarizer/type",
+    ),  # one of no type is not the model's by chance
+    (
         {"policy": {"window": {"rule": "last_turns", "size": 3}, "summarizer": {"type": "llm", "max_tokens": 0}}},
         "/policy/summarizer/max_tokens",
     ),  # no summary fits

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from app.api.wire import Pair, Version
+from app.api.wire import Moment, Pair, Version
 from app.domain.attempt import Status as AttemptStatus
 from app.domain.compaction import Reason
 from app.service.boundary import TokenFigures
@@ -74,8 +74,8 @@ class Attempt(Struct, kw_only=True):
     prompt: str
     calls: int
     tokens: AttemptTokens
-    started_at: str
-    ended_at: str | None
+    started_at: Moment
+    ended_at: Moment | None
     duration_ms: int | None
 
 

@@ -2,7 +2,7 @@
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from app.api.wire import Instant, TokenCount, Version
+from app.api.wire import Instant, Moment, Object, StoredMessage, TokenCount, Version
 from app.domain.event import MESSAGE
 from app.service.views import ProviderFormat
 
@@ -93,11 +93,11 @@ class Event(Struct, kw_only=True):
     session_id: str
     seq: int
     type: str
-    timestamp: str | None
-    stored_at: str
-    message: Raw | UnsetType = UNSET
-    payload: Raw | UnsetType = UNSET
-    metadata: Raw
+    timestamp: Moment | None
+    stored_at: Moment
+    message: StoredMessage | UnsetType = UNSET
+    payload: Object | UnsetType = UNSET
+    metadata: Object
     synthetic: bool
     token_count: int
     covered: bool

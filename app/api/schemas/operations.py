@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from app.api.wire import StoredMessage
+
 
 class NewMessages(Struct, forbid_unknown_fields=True, kw_only=True):
     """Messages to add to a chat memory."""
@@ -14,7 +16,7 @@ class NewMessages(Struct, forbid_unknown_fields=True, kw_only=True):
 class ChatMemory(Struct, kw_only=True):
     """A chat memory: the messages in it, oldest first."""
 
-    messages: list[Raw]
+    messages: list[StoredMessage]
 
 
 class Capabilities(Struct, kw_only=True):
@@ -57,3 +59,4 @@ class Problem(Struct, kw_only=True):
     current_version: int | UnsetType = UNSET
     limit_bytes: int | UnsetType = UNSET
     scope: str | UnsetType = UNSET
+    cause: str | UnsetType = UNSET

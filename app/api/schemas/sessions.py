@@ -1,17 +1,24 @@
 """Sessions as JSON."""
 
-from msgspec import UNSET, Raw, Struct, UnsetType
+from typing import Annotated
 
-from app.api.wire import Ttl
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from app.api.wire import Moment, Object, Ttl
+from app.domain.session import ID_PATTERN
 from app.service.policies import Policy
+
+# Said here and checked where sessions are made, which names the rule.
+SessionId = Annotated[str, Meta(extra_json_schema={"pattern": ID_PATTERN})]
+StoredPolicy = Annotated[Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/Policy"})]
 
 
 class NewSession(Struct, forbid_unknown_fields=True, kw_only=True):
     """A session to create."""
 
-    id: str | UnsetType = UNSET
+    id: SessionId | UnsetType = UNSET
     ttl_seconds: Ttl | UnsetType | None = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Object | UnsetType = UNSET
     policy: Policy | None = None
 
 
@@ -19,7 +26,7 @@ class FoundSession(Struct, forbid_unknown_fields=True, kw_only=True):
     """A session to find, or to create when there is none."""
 
     ttl_seconds: Ttl | UnsetType | None = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Object | UnsetType = UNSET
     policy: Policy | None = None
 
 
@@ -27,7 +34,7 @@ class SessionChange(Struct, forbid_unknown_fields=True, kw_only=True):
     """What to change in a session: `metadata` is merged, a null value removes its key; `policy: null` removes it."""
 
     ttl_seconds: Ttl | UnsetType | None = UNSET
-    metadata: Raw | UnsetType = UNSET
+    metadata: Object | UnsetType = UNSET
     policy: Policy | UnsetType | None = UNSET
 
 
@@ -47,13 +54,13 @@ class Session(Struct, kw_only=True):
     """
 
     id: str
-    created_at: str
-    expires_at: str | None
-    metadata: Raw
-    policy: Raw | None
+    created_at: Moment
+    expires_at: Moment | None
+    metadata: Object
+    policy: StoredPolicy | None
     version: int
     view: ViewFigures
-    retry_at: str | UnsetType = UNSET
+    retry_at: Moment | UnsetType = UNSET
 
 
 class SessionList(Struct, kw_only=True):
