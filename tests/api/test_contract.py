@@ -30,8 +30,9 @@ from tests.model_server import ModelServer
 FILE = Path(__file__).resolve().parents[2] / "openapi.yaml"
 EXAMPLES = int(os.environ.get("TURNLOG_FUZZ_EXAMPLES") or 0)
 SEED = int(os.environ.get("TURNLOG_FUZZ_SEED", "1"))
-# What every request carries, and the only place to add a key to.
-HEADERS: dict[str, str] = {}
+KEY = "contract-4711-0123456789abcdefghijklmnop"
+# What every request carries; what happens without it, or with another one, is among the checks.
+HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 # To JSON Schema 1.0 is an integer. Here it is not, in any body: a whole number is written without a fraction.
 _WHOLE = r"/\S+ expected `int( \| null)?`, got `float`"
@@ -39,6 +40,8 @@ _WHOLE = r"/\S+ expected `int( \| null)?`, got `float`"
 # client chooses.
 _WRONG_LABEL = "parameter `metadata` in query - violates `patternProperties`"
 _CURSOR = "cursor is not one that was handed out here"
+# How long a page may be is a setting, which the document refers to.
+_PAGE = r"(limit|last_n) is at most \d+"
 _POLICY = "/policy/window is so large that the trigger fires on it again at once"
 # What a schema cannot say, so that a request which it allows is refused: the places and the beginnings of what is said
 # of them, by operation and status. 404, 409 and 410 are about what is stored, and need no line here.
@@ -48,13 +51,17 @@ BEYOND_A_SCHEMA: dict[tuple[str, int], tuple[str, ...]] = {
     ("GET /v1/sessions/{session_id}/events", 400): (_CURSOR,),
     ("GET /v1/sessions/{session_id}/compactions", 400): (_CURSOR,),
     # Parameters that exclude each other.
+    ("GET /v1/sessions", 422): (_PAGE,),
+    ("GET /v1/sessions/{session_id}/compactions", 422): (_PAGE,),
+    ("GET /v1/compact/due", 422): (_PAGE,),
     ("GET /v1/sessions/{session_id}/events", 422): (
+        _PAGE,
         "last_n goes with none of",
         "active is in view order",
         "roles only events of type MESSAGE",
     ),
     # A version that the log has not reached yet.
-    ("GET /v1/sessions/{session_id}/view", 422): ("at_version the log is at version",),
+    ("GET /v1/sessions/{session_id}/view", 422): ("at_version the log is at version", _PAGE),
     # A trigger and a window that would have a session compacted over and over.
     ("POST /v1/sessions", 422): (_POLICY,),
     ("PUT /v1/sessions/{session_id}", 422): (_POLICY,),
@@ -91,11 +98,13 @@ def a_valid_request_is_refused_for_known_reasons(ctx: Any, response: Response, c
 
 def configured(phase: str, examples: int) -> SchemathesisConfig:
     """Return how to run a phase: with every check, the same each time unless it is to take longer."""
-    refused = ["400", "404", "405", "406", "409", "410", "412", "413", "415", "422"]
+    refused = ["400", "401", "404", "405", "406", "409", "410", "412", "413", "415", "422"]
     checks = {
         "max_response_time": 30,
         # What of these a valid request gets is looked at by the check above.
-        "positive_data_acceptance": {"expected-statuses": ["2xx", "3xx", *sorted({*refused} - {"405", "406", "415"})]},
+        "positive_data_acceptance": {
+            "expected-statuses": ["2xx", "3xx", *sorted({*refused} - {"401", "405", "406", "415"})]
+        },
         "negative_data_rejection": {"expected-statuses": refused},
     }
     phases: dict[str, dict[str, Any]] = {
@@ -129,7 +138,7 @@ def own(postgres: str, template: str) -> Iterator[Service]:
     with (
         ModelServer() as model,
         cloned(postgres, template) as url,
-        Service(settings_for(url, summarizer=modelled.summarizer(model))) as service,
+        Service(settings_for(url, summarizer=modelled.summarizer(model), bootstrap_key=KEY)) as service,
         service.client() as http,
     ):
         path = "/v1/sessions/support-42/events?create=true"

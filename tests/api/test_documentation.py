@@ -97,6 +97,9 @@ def test_every_schema_is_used_and_every_name_is_valid() -> None:
     used = {value for path, value in walk(DOCUMENT) if path.endswith("/$ref")}
     used |= {target for path, value in walk(DOCUMENT) if path.endswith("/mapping") for target in value.values()}
     named = {(kind, name) for kind, found in DOCUMENT["components"].items() for name in found}
+    # A security scheme is named where it is asked for, and not pointed at.
+    assert {name for kind, name in named if kind == "securitySchemes"} == {"key"}
+    named = {one for one in named if one[0] != "securitySchemes"}
     assert {f"#/components/{kind}/{name}" for kind, name in named} == used
     assert all(re.fullmatch(r"[A-Z][a-zA-Z0-9]+", name) for kind, name in named if kind != "headers")
 

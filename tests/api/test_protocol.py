@@ -68,7 +68,7 @@ def test_head_is_answered_like_get_everywhere(service: Service, path: str) -> No
 
 def answer(service: Service, *lines: str, body: bytes = b"") -> tuple[int, dict[str, str], Any]:
     """Send a request line by line, so that no library mends it, and return the last answer to it."""
-    head = "\r\n".join([f"{lines[0]} HTTP/1.1", "Host: here", "Connection: close", *lines[1:], "", ""])
+    head = "\r\n".join([f"{lines[0]} HTTP/1.1", "Host: localhost", "Connection: close", *lines[1:], "", ""])
     with socket.create_connection(("127.0.0.1", int(service.url.rpartition(":")[2])), timeout=60) as connection:
         connection.sendall(head.encode("latin-1") + body)
         response = http.client.HTTPResponse(connection)
@@ -196,4 +196,4 @@ def test_a_body_that_nobody_asked_for_is_no_trouble(service: Service) -> None:
 def test_a_body_that_is_too_large_is_refused_before_it_is_sent(service: Service) -> None:
     status, _, body = answer(service, WHOLE[0], WHOLE[1], "Content-Length: 99999999", "Expect: 100-continue")
     assert status == 413
-    assert body["limit_bytes"] == service.settings.max_body_bytes
+    assert body["limit_bytes"] == service.settings.max.body_bytes
