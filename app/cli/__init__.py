@@ -13,6 +13,7 @@ from app.cli import importing, maintenance, serving
 from app.cli.client import CallFailed
 from app.domain.errors import TurnlogError, Unavailable
 from app.embedded import EmbeddedError
+from app.storage.refusals import UnknownPooler
 from app.tokens import DamagedVocabulary, UnknownEncoding
 
 app = typer.Typer(
@@ -56,6 +57,8 @@ def main() -> None:
         app()
     except pydantic.ValidationError as error:
         _fail("\n".join(f"TURNLOG_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()))
+    except UnknownPooler as error:
+        _fail(str(error))
     except Unavailable as error:
         # The driver's own words, without what SQLAlchemy wraps around them.
         cause = getattr(error.__cause__, "orig", None)

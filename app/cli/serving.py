@@ -28,6 +28,7 @@ from app.domain.errors import NotLetIn, Unavailable
 from app.main import create_app
 from app.metrics import SHARED_FOLDER, Meter
 from app.settings import Settings
+from app.storage.refusals import UnknownPooler
 
 log = structlog.get_logger("turnlog")
 _PR_SET_PDEATHSIG = 1
@@ -77,7 +78,9 @@ def _is_loopback(host: str) -> bool:
 
 
 @retry(
-    retry=retry_if_exception(lambda error: isinstance(error, Unavailable) and not isinstance(error, NotLetIn)),
+    retry=retry_if_exception(
+        lambda error: isinstance(error, Unavailable) and not isinstance(error, (NotLetIn, UnknownPooler))
+    ),
     stop=stop_after_delay(_DATABASE_PATIENCE),
     wait=wait_fixed(0.5),
     before_sleep=lambda state: log.warning("database.awaited", attempt=state.attempt_number),
