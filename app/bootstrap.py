@@ -1,13 +1,14 @@
 """The only place where the engine, the tokenizer, the model's client and the meter are made."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
+import structlog
 import uuid_utils
 
 from app.domain.errors import InvalidRequest
@@ -19,7 +20,7 @@ from app.service.context import Context, Limits, Summarizing
 from app.service.keyring import Keyring
 from app.service.view_cache import ViewCache
 from app.settings import Settings
-from app.storage import fleet, schema
+from app.storage import assurances, fleet, schema
 from app.storage.database import Database
 from app.summarizer.llm import Llm
 from app.tokens import TokenCounter
@@ -29,6 +30,9 @@ _CONNECT_SECONDS: Final = 10.0
 _FOLLOW_AT_ONCE: Final = 1000
 # How long a stop waits for summaries that outlived their requests; requests have had their time before.
 _FINISH_SECONDS: Final = 5.0
+
+
+log = structlog.get_logger("turnlog")
 
 
 class BadSetting(Exception):
@@ -47,14 +51,17 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
     Only a service says that there is no default policy: a command may just not have been told of it.
 
     Raises:
-        BadSetting, Unavailable, SchemaTooNew.
+        BadSetting, Unavailable (UnknownPooler among them), SchemaTooNew.
     """
     unfinished: set[asyncio.Task[Any]] = set()
     default_policy = _policy(settings)
     async with AsyncExitStack() as closing:
-        database = Database(libpq_url(url), pool_size=settings.database_pool_size)
+        database = Database(libpq_url(url), pool_size=settings.database_pool_size, pooled=settings.database_pooled)
         closing.push_async_callback(database.close)
-        await schema.migrate(database)
+        revision = await schema.bring_up(database)
+        missing = await assurances.missing(database)
+        if serves:
+            _warn(revision, missing)
         if settings.bootstrap_key is not None:
             await _let_in(database, settings.bootstrap_key.get_secret_value())
         if serves or default_policy is not None:
@@ -88,6 +95,14 @@ async def _let_in(database: Database, key: str) -> None:
         raise BadSetting(
             "TURNLOG_BOOTSTRAP_KEY cannot be used: another key that begins with the same 11 characters is stored"
         ) from None
+
+
+def _warn(revision: str, missing: Mapping[str, str]) -> None:
+    """Say what may surprise whoever runs the service."""
+    if revision != schema.head():
+        log.warning("schema.newer", revision=revision, known=schema.head())
+    for setting, value in missing.items():
+        log.warning("database.not_as_expected", setting=setting, value=value, see="docs/reliability.md")
 
 
 async def _stand(database: Database, policy: Policy | None, text: str | None) -> None:

@@ -118,6 +118,9 @@ class Settings(BaseSettings):
     database_pool_size: int = Field(
         default=10, ge=1, le=1000, description="connections for reading, and as many for writing"
     )
+    database_pooled: bool = Field(
+        default=False, description="a pooler that lends out connections by transaction stands before the database"
+    )
     view_cache_bytes: int = Field(
         default=64 * 1024 * 1024, ge=0, description="memory for the views read last, of each server process; 0 for none"
     )

@@ -131,7 +131,7 @@ async def answer(request: Request, error: TurnlogError | HTTPException) -> Respo
 async def _ours(request: Request, error: Exception) -> Response:
     assert isinstance(error, TurnlogError)  # noqa: S101 - what the handler is registered for
     if isinstance(error, errors.Unavailable) and not isinstance(error, errors.Overloaded):
-        log.warning("database.unavailable", cause=type(error.__cause__).__name__)
+        log.warning("database.unavailable", cause=type(error.__cause__).__name__, detail=str(error))
     return of(error, request_id_of(request))
 
 

@@ -11,7 +11,6 @@ from app.api import answers, schemas
 from app.api.deps import DEFAULT_PAGE, Ctx
 from app.api.documentation import operation
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
-from app.domain.errors import Unavailable
 from app.service import health
 from app.service.context import Summarizing
 from app.service.views import FORMATS, PROVIDER_FORMATS
@@ -25,12 +24,10 @@ async def is_alive() -> Response:
     return answers.answer(schemas.Health())
 
 
-@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Health}, refuses=[503]))
+@router.get("/readyz", openapi_extra=operation(answers={200: schemas.Readiness}, refuses=[503]))
 async def is_ready(ctx: Ctx) -> Response:
-    """Say whether the database is reachable and its schema is the one this release works with."""
-    if not await health.schema_is_current(ctx):
-        raise Unavailable("the database's schema is not at the revision that this release works with")
-    return answers.answer(schemas.Health())
+    """Say whether the database is reachable, takes writes, and has a schema that this release works with."""
+    return answers.answer(schemas.Readiness(schema=await health.check(ctx)))
 
 
 @router.get("/metrics", openapi_extra=operation(answers={200: "text/plain"}, refuses=[401, 404]))

@@ -14,6 +14,7 @@ from app.cli.client import CallFailed
 from app.domain.errors import TurnlogError, Unavailable
 from app.embedded import EmbeddedError
 from app.encodings import DamagedVocabulary, UnknownEncoding
+from app.storage.refusals import UnknownPooler
 
 app = typer.Typer(
     name="turnlog",
@@ -57,6 +58,8 @@ def main() -> None:
         app()
     except pydantic.ValidationError as error:
         _fail("\n".join(f"TURNLOG_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}" for one in error.errors()))
+    except UnknownPooler as error:
+        _fail(str(error))
     except Unavailable as error:
         # The driver's own words, without what SQLAlchemy wraps around them.
         cause = getattr(error.__cause__, "orig", None)

@@ -32,6 +32,7 @@ from app.main import create_app
 from app.metrics import SHARED_FOLDER, Meter
 from app.service import keys
 from app.settings import Settings
+from app.storage.refusals import UnknownPooler
 
 log = structlog.get_logger("turnlog")
 _PR_SET_PDEATHSIG = 1
@@ -82,7 +83,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _passes(error: BaseException) -> bool:
-    return isinstance(error, Unavailable) and not isinstance(error, NotLetIn)
+    return isinstance(error, Unavailable) and not isinstance(error, (NotLetIn, UnknownPooler))
 
 
 @retry(

@@ -138,7 +138,9 @@ class Appends:
             async with asyncio.timeout(_FLIGHT_SECONDS), self._database.one_statement() as tx:
                 found = await flights.append(tx, flight)
         except (Unavailable, TimeoutError) as error:
-            _fail(everyone, error)
+            # Who waits for the next flight would begin to wait for the same only then.
+            waiting, self._waiting = self._waiting, {}
+            _fail([*everyone, *(batch for queue in waiting.values() for batch in queue)], error)
         except asyncio.CancelledError:
             _fail(everyone, Unavailable())
             raise

@@ -1,66 +1,47 @@
 """Connections to PostgreSQL: a handle for reading, which the server itself holds to reading, and one for writing."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import math
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache, partial
 from typing import Any, Final
 
-import asyncpg
 from sqlalchemy import ClauseElement, NullPool
 from sqlalchemy.dialects.postgresql import asyncpg as dialect
-from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.domain.errors import NotLetIn, TurnlogError, Unavailable
+from app.domain.errors import Unavailable
+from app.storage import connecting, refusals
+from app.storage.connecting import Row
 from app.storage.pool import Pool
+from app.storage.refusals import UniqueViolation, translated
+from app.storage.watch import Watch
 
-# A connection that is not there within this time is not coming.
-CONNECT_SECONDS: Final = 5.0
+__all__ = ["Database", "Reader", "Row", "UniqueViolation", "Writer", "as_sent"]
+
+# Who has no connection within this time, whether none is free or none can be opened, is told so.
+POOL_SECONDS: Final = 4.0
+# A connection that is not there within this time is not coming; where nobody waits for it.
+_CONNECT_SECONDS: Final = 5.0
 # No statement of turnlog takes longer on a healthy database, save those that delete whole logs.
 STATEMENT_SECONDS: Final = 60.0
-# Postgres's own words for "not now": connection trouble, out of resources, being shut down, standby, lock or
-# serialization failures; and for "not you": no such user or database, no privilege. Everything else that it refuses is
-# a fault of ours and must be seen as one.
-_UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
-_NOT_LET_IN: Final = ("28", "3D", "42501")
-_UNAVAILABLE_STATES: Final = {"25006", "40001", "40P01", "55P03"}
-
-
-# The driver's words for a connection that cannot be used; the second one's, when a server is killed at an odd moment.
-_LOST: Final = (asyncpg.InterfaceError, asyncpg.InternalClientError)
-
-
-class UniqueViolation(Exception):
-    """A unique constraint refused a row; ``constraint`` is its name."""
-
-    def __init__(self, constraint: str) -> None:
-        super().__init__(constraint)
-        self.constraint = constraint
-
-
-class BadUrl(TurnlogError):
-    """The database's URL cannot be used."""
-
-
-class Row(asyncpg.Record):  # type: ignore[misc]
-    """A row of a result; its columns are its attributes."""
-
-    def __getattr__(self, name: str) -> Any:
-        return self[name]
+# A server that lately refused to write anything is taken to do so still.
+_NO_WRITES_SECONDS: Final = 3.0
 
 
 class Reader:
     """An open connection that reads."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, watch: Watch) -> None:
         self._connection = connection
+        self._watch = watch
 
     async def all(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> Sequence[Row]:
         """Run one statement and return its rows."""
         sql, values = as_sent(statement, parameters)
-        with _translated():
-            rows: Sequence[Row] = await self._connection.fetch(sql, *values, timeout=STATEMENT_SECONDS)
+        with translated(), self._watch.over(self._connection, STATEMENT_SECONDS):
+            rows: Sequence[Row] = await self._connection.fetch(sql, *values)
         return rows
 
     async def first(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> Row | None:
@@ -80,15 +61,18 @@ class Writer(Reader):
     async def run(self, statement: ClauseElement, parameters: Mapping[str, Any] | None = None) -> int:
         """Run one statement that returns no rows, and return how many it changed."""
         sql, values = as_sent(statement, parameters)
-        with _translated():
+        with translated(), self._watch.over(self._connection, STATEMENT_SECONDS):
             # Postgres answers with the command and that number: "UPDATE 3", "INSERT 0 1".
-            done: str = await self._connection.execute(sql, *values, timeout=STATEMENT_SECONDS)
+            done: str = await self._connection.execute(sql, *values)
         return int(done.rpartition(" ")[2])
 
     async def patiently(self, statement: ClauseElement, parameters: Mapping[str, Any]) -> Row:
-        """Run one statement that always has a row, however long it takes: what deletes a log grows with the log."""
+        """Run one statement that always has a row, however long the server works on it.
+
+        What deletes a log grows with the log.
+        """
         sql, values = as_sent(statement, parameters)
-        with _translated():
+        with translated(), self._watch.over(self._connection, math.inf):
             row: Row
             (row,) = await self._connection.fetch(sql, *values)
         return row
@@ -115,51 +99,65 @@ _DIALECT: Final = dialect.dialect()  # type: ignore[no-untyped-call]
 class Database:
     """Two small pools on one database. Nothing relies on the state of a session, so a connection is never reset."""
 
-    def __init__(self, url: str, *, pool_size: int) -> None:
-        self._url = url
-        self._reading = self._pool(pool_size, {"default_transaction_read_only": "on"})
-        self._writing = self._pool(pool_size, {})
+    def __init__(self, url: str, *, pool_size: int, pooled: bool = False) -> None:
+        """``pooled`` says that a pooler stands in between, which lends out its connections for each transaction."""
+        self._open = partial(connecting.connect, url, pooled=pooled)
+        self._pooled = pooled
+        self._reading = self._pool(pool_size, connecting.READING)
+        self._writing = self._pool(pool_size, connecting.WRITING)
+        self._watch = Watch(partial(self._open, server_settings={}), pooled=pooled)
+        self._no_writes_until = -math.inf
 
-    def _pool(self, size: int, server_settings: dict[str, str]) -> Pool:
-        return Pool(partial(self._connect, server_settings), size=size, seconds=CONNECT_SECONDS)
-
-    async def _connect(self, server_settings: dict[str, str]) -> Any:
-        # asyncpg reads the URL itself, for it knows libpq's parameters (sslmode, passfile, …) and SQLAlchemy does not.
-        return await asyncpg.connect(
-            self._url,
-            timeout=CONNECT_SECONDS,
-            record_class=Row,
-            server_settings={"application_name": "turnlog", **server_settings},
-        )
+    def _pool(self, size: int, server_settings: Mapping[str, str]) -> Pool:
+        return Pool(partial(self._open, server_settings=server_settings), size=size, seconds=POOL_SECONDS)
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Reader]:
         """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
-        async with _lent(self._reading) as connection:
-            yield Reader(connection)
+        async with _lent(self._reading) as connection, self._read_only(connection):
+            yield Reader(connection, self._watch)
+
+    def _read_only(self, connection: Any) -> AbstractAsyncContextManager[None]:
+        """Hold a handle to reading: a connection of our own does so by itself, one of a pooler's by a transaction."""
+        return self._transaction(connection, readonly=True) if self._pooled else nullcontext()
 
     @asynccontextmanager
     async def one_statement(self) -> AsyncIterator[Writer]:
         """Open a handle for a write that is a single statement and so needs no transaction around it."""
-        async with _lent(self._writing) as connection:
-            yield Writer(connection)
+        async with _lent(self._writing, self._note) as connection:
+            yield Writer(connection, self._watch)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
         """Open a transaction: committed when the block ends, rolled back when it raises."""
-        async with _lent(self._writing) as connection:
-            # Named, for the rules are made for this level, whatever the database's default is.
-            transaction = connection.transaction(isolation="read_committed")
-            await _in_time(transaction.start())
-            try:
-                yield Writer(connection)
-            except (asyncio.CancelledError, Unavailable):
-                # The connection is ended, and the transaction with it: there may be nobody who hears a rollback.
-                raise
-            except BaseException:
-                await _in_time(transaction.rollback())
-                raise
-            await _in_time(transaction.commit())
+        async with _lent(self._writing, self._note) as connection, self._transaction(connection):
+            yield Writer(connection, self._watch)
+
+    @asynccontextmanager
+    async def _transaction(self, connection: Any, *, readonly: bool = False) -> AsyncIterator[None]:
+        # Named, for the rules are made for this level, whatever the database's default is.
+        transaction = connection.transaction(isolation="read_committed", readonly=readonly)
+        with translated(), self._watch.over(connection, STATEMENT_SECONDS):
+            await transaction.start()
+        try:
+            yield
+        except (asyncio.CancelledError, Unavailable):
+            # The connection is ended, and the transaction with it: there may be nobody who hears a rollback.
+            raise
+        except BaseException:
+            with translated(), self._watch.over(connection, STATEMENT_SECONDS):
+                await transaction.rollback()
+            raise
+        with translated(), self._watch.over(connection, STATEMENT_SECONDS):
+            await transaction.commit()
+
+    def _note(self, error: Unavailable) -> None:
+        if refusals.is_of_writing(error):
+            self._no_writes_until = asyncio.get_running_loop().time() + _NO_WRITES_SECONDS
+
+    def takes_writes(self) -> bool:
+        """Say whether no write was refused lately, for want of room on the server's disk. No reading shows that."""
+        return asyncio.get_running_loop().time() >= self._no_writes_until
 
     def pool_use(self) -> dict[str, int]:
         """Return how many connections of each pool are in use right now."""
@@ -170,64 +168,39 @@ class Database:
 
         It may take as long as it takes: a migration, or the wait for another replica's.
         """
-        connect = partial(self._connect, {})
-        engine = create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
-        with _translated():
+        engine = create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=partial(self._open, _CONNECT_SECONDS, server_settings={}),
+            # The statements of the dialect have no names: a pooler's connection may have one of that name already.
+            connect_args={"prepared_statement_name_func": str, "prepared_statement_cache_size": 0},
+            poolclass=NullPool,
+        )
+        with translated():
             async with engine.begin() as connection:
                 return await connection.run_sync(function)
 
     async def close(self) -> None:
         """Close every connection."""
+        await self._watch.close()
         await self._reading.close()
         await self._writing.close()
 
 
 @asynccontextmanager
-async def _lent(pool: Pool) -> AsyncIterator[Any]:
+async def _lent(pool: Pool, note: Callable[[Unavailable], None] | None = None) -> AsyncIterator[Any]:
     """Lend a connection. After a caller who went away, or trouble with the connection, nobody else gets it."""
-    with _translated():
+    with translated():
         connection = await pool.take()
     broken = False
     try:
         yield connection
-    except (asyncio.CancelledError, Unavailable):
+    except asyncio.CancelledError:
         broken = True
+        raise
+    except Unavailable as error:
+        broken = True
+        if note:
+            note(error)
         raise
     finally:
         pool.give_back(connection, broken=broken)
-
-
-async def _in_time(step: Coroutine[Any, Any, None]) -> None:
-    """Begin or end a transaction, with the same patience as for a statement."""
-    with _translated():
-        async with asyncio.timeout(STATEMENT_SECONDS):
-            await step
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turn the driver's errors into ours, by SQLSTATE and constraint name."""
-    try:
-        yield
-    except (DBAPIError, OSError, TimeoutError, asyncpg.PostgresError, *_LOST) as error:
-        ours = _ours(error)
-        if ours is None:
-            raise
-        raise ours from error
-
-
-def _ours(error: Exception) -> Exception | None:
-    """Return our error for the driver's; None for a fault of ours, which must be seen as one."""
-    cause = getattr(error.orig, "__cause__", None) if isinstance(error, DBAPIError) else error
-    if isinstance(cause, asyncpg.exceptions.ClientConfigurationError):
-        return BadUrl(f"the database's URL cannot be used: {cause}")
-    if isinstance(cause, asyncpg.PostgresError):
-        state = cause.sqlstate or ""
-        if state == "23505":
-            return UniqueViolation(cause.constraint_name or "")
-        if state.startswith(_NOT_LET_IN):
-            return NotLetIn()
-        passing = state.startswith(_UNAVAILABLE_CLASSES) or state in _UNAVAILABLE_STATES
-        return Unavailable() if passing else None
-    # asyncpg's word for a value that does not fit its type is both an interface error and a ValueError.
-    return None if cause is None or isinstance(cause, ValueError) else Unavailable()

@@ -12,15 +12,23 @@ from typing import Any, Final
 
 import asyncpg
 
+from app.storage.refusals import LOST
+
 # A server that does not answer within this time does not hear of a connection's end either.
 _END_SECONDS: Final = 2.0
+# Who has waited nearly too long for his turn still gets to open a connection.
+_LEAST_SECONDS: Final = 0.5
 
 
 class Pool:
-    """Up to ``size`` connections, opened when they are first needed. The one that was used last is used next."""
+    """Up to ``size`` connections, opened when they are first needed. The one that was used last is used next.
 
-    def __init__(self, connect: Callable[[], Awaitable[Any]], *, size: int, seconds: float) -> None:
-        """``seconds`` is how long to wait for a connection to become free."""
+    When one proves dead, those that lie idle are not used again: what befell it has probably befallen them, and each
+    would cost somebody an answer to find out.
+    """
+
+    def __init__(self, connect: Callable[[float], Awaitable[Any]], *, size: int, seconds: float) -> None:
+        """``seconds`` is how long to wait for a connection to become free, or to open; ``connect`` is told the rest."""
         self._connect = connect
         self._seconds = seconds
         self._free = size
@@ -44,9 +52,9 @@ class Pool:
         """
         if self._is_closed:
             raise asyncpg.InterfaceError("the pool is closed")
-        await self._take_turn()
+        ends = await self._take_turn()
         try:
-            return await self._open()
+            return await self._open(ends)
         except BaseException:
             self._pass_turn()
             raise
@@ -61,6 +69,8 @@ class Pool:
             task = asyncio.create_task(self._end(connection))
             self._ending.add(task)
             task.add_done_callback(self._ended)
+            if connection.is_closed():
+                self._distrust()
             return
         if not connection.is_closed():
             self._idle.append(connection)
@@ -74,25 +84,38 @@ class Pool:
         try:
             # The driver waits for the server's word that it has called the statement off.
             await connection.close(timeout=_END_SECONDS)
-        except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError):
+        except (OSError, TimeoutError, asyncpg.PostgresError, *LOST):
             connection.terminate()
+            self._distrust()
 
-    async def _open(self) -> Any:
+    def _distrust(self) -> None:
+        """End what lies idle."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            task = asyncio.create_task(self._end(connection))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _open(self, ends: float | None) -> Any:
         """Return an idle connection that is still there, or a new one."""
         while self._idle:
             connection = self._idle.pop()
             if not connection.is_closed():
                 return connection
-        return await self._connect()
+        left = self._seconds if ends is None else ends - asyncio.get_running_loop().time()
+        return await self._connect(max(left, _LEAST_SECONDS))
 
-    async def _take_turn(self) -> None:
+    async def _take_turn(self) -> float | None:
+        """Return when it is our turn, and until when to have a connection if we had to wait for it."""
         if self._free > 0 and not self._waiting:
             self._free -= 1
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return None
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         self._waiting.append(turn)
+        ends = loop.time() + self._seconds
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout_at(ends):
                 await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
@@ -102,6 +125,7 @@ class Pool:
         finally:
             if turn in self._waiting:
                 self._waiting.remove(turn)
+        return ends
 
     def _pass_turn(self) -> None:
         """Let the one who has waited longest have our turn; nobody else can come between."""

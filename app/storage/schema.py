@@ -1,5 +1,7 @@
 """Bring the database's schema to the newest revision that this release knows."""
 
+import re
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -12,16 +14,22 @@ from sqlalchemy import Connection, text
 from app.domain.errors import TurnlogError
 from app.storage.database import Database, Reader
 
+# That of migrations/env.py.
+_ADVISORY_LOCK: Final = 0x7475726E6C6F67
 _PACKAGE: Final = Path(__file__).parents[1]
 
 
+# What the next revisions will be called as long as they only add to the schema; see docs/decisions/0016.
+_ADDITIVE: Final = re.compile(r"\d{4}")
+
+
 class SchemaTooNew(TurnlogError):
-    """The database was migrated by a newer release of turnlog."""
+    """The database was migrated by a release of turnlog that this one cannot share it with."""
 
     def __init__(self, revision: str, known: str) -> None:
         super().__init__(
-            f"the database's schema is at revision {revision}, which this release does not know (its newest is"
-            f" {known}): a newer release of turnlog has migrated it; run that release"
+            f"the database's schema is at revision {revision}, which is newer than what this release knows (its newest"
+            f" is {known}): a newer release of turnlog has migrated it; run that release"
         )
 
 
@@ -33,31 +41,57 @@ def _scripts() -> Config:
     return config
 
 
+@cache
 def head() -> str:
     """Return the newest revision that this release knows."""
     return str(ScriptDirectory.from_config(_scripts()).get_current_head())
 
 
-async def migrate(database: Database) -> str:
-    """Run what is missing, in one transaction under an advisory lock, and return the revision reached.
+def is_newer(found: str | None) -> bool:
+    """Say whether a revision is of a newer release, and has all that this one needs: revisions add, and no more.
 
-    Replicas may call this at once: one of them migrates, the others wait and find nothing to do.
+    A revision that took something away would have a name of another form, and then no older release works with it.
+    """
+    return found is not None and bool(_ADDITIVE.fullmatch(found)) and found > head()
+
+
+async def bring_up(database: Database) -> str:
+    """Run what is missing, in one transaction under an advisory lock, and return the revision that the schema is at.
+
+    Replicas may call this at once: one of them migrates, the others wait and find nothing to do. A schema that a newer
+    release has added to is left as it is.
 
     Raises:
-        SchemaTooNew: a newer release was here before.
+        SchemaTooNew: a newer release was here before, and has changed more than that.
     """
 
-    def upgrade(connection: Connection) -> None:
+    def upgrade(connection: Connection) -> str:
         config = _scripts()
-        scripts = ScriptDirectory.from_config(config)
+        known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+        # Before the look, so that no newer release migrates between that and our own migration.
+        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _ADVISORY_LOCK})
         current = MigrationContext.configure(connection).get_current_revision()
-        if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
-            raise SchemaTooNew(current, str(scripts.get_current_head()))
+        if current is not None and current not in known:
+            if is_newer(current):
+                return current
+            raise SchemaTooNew(current, head())
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
+        return head()
 
-    await database.run_sync(upgrade)
-    return head()
+    return str(await database.run_sync(upgrade))
+
+
+async def migrate(database: Database) -> str:
+    """Bring the schema to the newest revision that this release knows, and return it.
+
+    Raises:
+        SchemaTooNew: it is at a newer one.
+    """
+    reached = await bring_up(database)
+    if reached != head():
+        raise SchemaTooNew(reached, head())
+    return reached
 
 
 async def revision(reader: Reader) -> str | None:

@@ -18,12 +18,19 @@ def test_a_process_that_answers_is_alive(http: httpx.Client) -> None:
 
 def test_a_service_whose_schema_is_current_is_ready(http: httpx.Client) -> None:
     answer = http.get("/readyz")
-    assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+    assert (answer.status_code, answer.json()) == (200, {"status": "ok", "schema": "current"})
+
+
+def test_a_service_whose_schema_a_newer_release_has_added_to_is_ready_and_says_so(own_service: Service) -> None:
+    execute(url_of(own_service), "UPDATE alembic_version SET version_num = '9999'")
+    with own_service.client() as http:
+        answer = http.get("/readyz")
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok", "schema": "newer"})
 
 
 STATES = [
     "UPDATE alembic_version SET version_num = '0000'",  # an older schema
-    "UPDATE alembic_version SET version_num = '9999'",  # a newer one
+    "UPDATE alembic_version SET version_num = 'b0001'",  # one that took something away
     "DELETE FROM alembic_version",  # none
     "DROP TABLE alembic_version",  # not even the table
 ]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -20,7 +21,7 @@ from app import bootstrap
 from app.metrics import Meter
 from app.storage import schema, tables
 from tests.cli.command import success, turnlog
-from tests.conftest import execute, rows, settings_for, wait_until
+from tests.conftest import rows, settings_for, wait_until
 from tests.journeys.processes import LONG, Serving, environment, refusal
 from tests.journeys.replayed import check_session
 from tests.talk import Talk, turns
@@ -213,22 +214,55 @@ def test_a_migration_does_not_queue_behind_a_long_transaction_for_ever(empty_dat
     assert relations(empty_database_url) == set()
 
 
-@pytest.mark.parametrize("command", ["serve", "migrate", "compact"])
-def test_an_older_release_on_a_newer_schema_says_so(database_url: str, command: str) -> None:
-    execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
+# Revisions that this release does not know: one that adds, and one whose name says that it does more than that.
+ADDS, CHANGES = "9999", "b0001"
+
+
+@pytest.mark.parametrize(
+    ("command", "newer"), [("serve", CHANGES), ("migrate", ADDS), ("migrate", CHANGES), ("compact", CHANGES)]
+)
+def test_an_older_release_on_a_newer_schema_that_it_cannot_serve_says_so(
+    database_url: str, command: str, newer: str
+) -> None:
+    rows(database_url, "UPDATE alembic_version SET version_num = $1", newer)
     words = {"serve": ("--port", "0"), "migrate": (), "compact": ("--all", "--last-turns", "1")}[command]
 
     line = refusal(turnlog(command, *words, TURNLOG_DATABASE_URL=database_url))
 
-    assert "9999" in line
+    assert newer in line
     assert schema.head() in line
     assert "newer" in line
-    assert revision(database_url) == ["9999"], "it touched a schema that it does not know"
+    assert revision(database_url) == [newer], "it touched a schema that it does not know"
+
+
+def test_a_command_of_an_older_release_works_on_a_schema_that_a_newer_one_added_to(database_url: str) -> None:
+    rows(database_url, "UPDATE alembic_version SET version_num = $1", ADDS)
+
+    assert "0 sessions" in success(turnlog("compact", "--all", TURNLOG_DATABASE_URL=database_url))
+    assert revision(database_url) == [ADDS]
+
+
+# Whatever an older release relies on stays. A revision that needs more than this says so by its name, see the decision.
+_NOT_ADDITIVE = re.compile(
+    r"\b(DROP|RENAME|TRUNCATE|DELETE\s+FROM|ALTER\s+COLUMN\s+\w+\s+(SET\s+DATA\s+)?TYPE|SET\s+NOT\s+NULL)\b",
+    re.IGNORECASE,
+)
+
+
+@pytest.mark.parametrize("file", sorted((MIGRATIONS / "versions").glob("*.py")), ids=lambda file: file.stem)
+def test_a_revision_named_by_a_number_only_adds(file: Path) -> None:
+    upgrade = file.read_text(encoding="utf-8").partition("def downgrade")[0]
+    code = re.sub(r"^\s*(--|#).*$", "", upgrade, flags=re.MULTILINE)
+
+    assert not (found := _NOT_ADDITIVE.search(code)), f"{found and found[0]}: older releases would break"
+    # A new column of a table that older releases write to is one that they need not know.
+    columns = re.findall(r"ADD COLUMN .*NOT NULL.*", code)
+    assert all("DEFAULT" in column or "GENERATED" in column for column in columns), columns
 
 
 def test_a_service_whose_schema_was_changed_under_it_is_not_ready(database_url: str) -> None:
     with Serving(database_url=database_url) as service, service.client() as client:
-        execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
+        rows(database_url, "UPDATE alembic_version SET version_num = $1", CHANGES)
         assert client.get("/readyz").status_code == 503
         assert client.get("/healthz").status_code == 200
         rows(database_url, "UPDATE alembic_version SET version_num = $1", schema.head())

@@ -29,7 +29,7 @@ from app.api.schemas.fleet import (
     Purged,
     PurgeRequest,
 )
-from app.api.schemas.operations import Capabilities, ChatMemory, Health, NewMessages, Problem, ProblemPlace
+from app.api.schemas.operations import Capabilities, ChatMemory, Health, NewMessages, Problem, ProblemPlace, Readiness
 from app.api.schemas.sessions import FoundSession, NewSession, Session, SessionChange, SessionList, ViewFigures
 
 __all__ = [
@@ -61,6 +61,7 @@ __all__ = [
     "PurgeRequest",
     "Purged",
     "RangesOut",
+    "Readiness",
     "Receipt",
     "Session",
     "SessionChange",

@@ -31,9 +31,16 @@ class Capabilities(Struct, kw_only=True):
 
 
 class Health(Struct, kw_only=True):
-    """Alive, or ready."""
+    """Alive."""
 
     status: Literal["ok"] = "ok"
+
+
+class Readiness(Struct, kw_only=True):
+    """Ready. A newer release than this one may have added to the database's schema."""
+
+    status: Literal["ok"] = "ok"
+    schema: Literal["current", "newer"] = "current"
 
 
 class ProblemPlace(Struct, kw_only=True):
