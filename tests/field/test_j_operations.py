@@ -195,7 +195,7 @@ LEFT_BEHIND = """
      UNION ALL SELECT 'transaction', query FROM pg_stat_activity
      WHERE datname = current_database() AND state LIKE 'idle in transaction%'
 """
-# The driver turns `jit` off while it looks at a type, and on again, perhaps on another connection: that changes no answer.
+# The driver turns `jit` off while it looks at a type, and on again, perhaps on another connection. No answer changes.
 OF_ONE_CONNECTION = """
     SELECT 'setting' AS kind, name FROM pg_settings
      WHERE source = 'session' AND name NOT IN ('application_name', 'client_encoding', 'DateStyle', 'TimeZone', 'jit')
