@@ -2,7 +2,7 @@
 
 import asyncio
 from asyncio import TimerHandle
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -25,6 +25,40 @@ class _Dropped(list[tuple[bytes, bytes]]):
 
     def append(self, _header: tuple[bytes, bytes]) -> None:
         """Forget a header."""
+
+
+class _Joined:
+    """A transport that sends an answer's head together with what follows it: one system call, and one packet.
+
+    uvicorn writes them one right after the other. A head that nothing follows goes by itself, a moment later.
+    """
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes, or keep them for a moment when they are a head."""
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif data.startswith(b"HTTP/1.1 "):
+            self._head = data
+            self._loop.call_soon(self._send_head)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close when everything is sent."""
+        self._send_head()
+        self._transport.close()
+
+    def _send_head(self) -> None:
+        if self._head:
+            self.write(b"")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
 
 
 class Connection(HttpToolsProtocol):
@@ -51,7 +85,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
-        super().connection_made(transport)
+        super().connection_made(cast("asyncio.Transport", _Joined(transport, self.loop)))
         self._expect(self._seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -26,9 +26,9 @@ def said(service: Service, sent: bytes) -> bytes:
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-POST = b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\n"
+POST = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\n"
 BAD = [
-    (b"GET /healthz HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 66_000, 431, "request-header-fields-too-large"),
+    (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nA: " + b"a" * 66_000, 431, "request-header-fields-too-large"),
     (b"GET /healthz HTTP/1.1\r\nHost:", 408, "request-timeout"),
     (POST + b"Content-Length: 100\r\n\r\n{", 408, "request-timeout"),
     (POST + b"Content-Length: 2049\r\n\r\n", 413, "payload-too-large"),
@@ -49,3 +49,18 @@ def test_what_is_too_large_too_slow_or_no_request_gets_a_problem_and_the_end_of_
 
 def test_a_client_that_says_nothing_is_let_go(strict: Service) -> None:
     assert said(strict, b"") == b""
+
+
+def test_the_head_of_an_answer_and_its_body_come_in_one_piece(service: Service) -> None:
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        for _ in range(20):
+            connection.sendall(b"GET /v1/capabilities HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert json.loads(body)["version"]
+
+
+def test_an_answer_without_a_body_comes_as_well(service: Service) -> None:
+    answer = said(service, b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
