@@ -6,7 +6,19 @@ from contextlib import asynccontextmanager
 from fastapi import Depends, FastAPI
 
 from app import __version__, bootstrap, logs
-from app.api import access, chat_memory, compactions, documentation, errors, events, fleet, operations, sessions, views
+from app.api import (
+    access,
+    chat_memory,
+    compactions,
+    documentation,
+    errors,
+    events,
+    explorer,
+    fleet,
+    operations,
+    sessions,
+    views,
+)
 from app.api.direct import Shortcut, known_parameters_only
 from app.api.door import Door
 from app.api.guard import Guard, Keyless
@@ -75,7 +87,7 @@ def _intake(settings: Settings) -> Intake:
 
 def _include_routes(app: FastAPI) -> None:
     # These first: they are asked for most, and routes are tried in order.
-    nouns = (sessions, events, compactions, fleet, chat_memory, operations)
+    nouns = (sessions, events, compactions, fleet, chat_memory, operations, explorer)
     for router in (events.direct, views.direct, *(noun.router for noun in nouns)):
         access.check(router.routes)
         app.include_router(router)

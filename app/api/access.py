@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 from fastapi import Request
 from starlette.routing import BaseRoute, Route
 
+from app.api import explorer
 from app.api.documentation import ACROSS, SCHEME
 from app.domain.errors import Forbidden, InvalidRequest
 from app.domain.key import Caller, Scope
@@ -13,7 +14,7 @@ from app.domain.key import Caller, Scope
 # For those who watch the service: they hold no key and learn nothing but whether it is up.
 OPEN: Final = frozenset({"/healthz", "/readyz"})
 # Open, for holders of any key, or not there: as the settings say, by the name of the setting.
-SHOWN: Final = {"/metrics": "metrics", "/docs": "docs", "/openapi.json": "docs"}
+SHOWN: Final = {"/metrics": "metrics", "/openapi.json": "docs", **dict.fromkeys(explorer.FILES, "docs")}
 TENANT_HEADER: Final = "Turnlog-Tenant"
 
 

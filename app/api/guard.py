@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api import errors
 from app.api.access import OPEN, SHOWN, TENANT_HEADER
-from app.api.local import is_local
+from app.api.local import is_local, is_of_another_page
 from app.api.rates import Rates
 from app.domain.errors import Forbidden, InvalidRequest, RateLimited, TurnlogError, Unauthenticated
 from app.domain.key import DEFAULT_TENANT, SCOPES, TENANT_RULE, Caller
@@ -32,6 +32,7 @@ _NO_KEY_YET: Final = (
     "there is no API key yet, and without one turnlog serves its own machine alone, by the name localhost and through"
     " no proxy: make a key with `turnlog keys create`, and send it as Authorization: Bearer KEY"
 )
+_ANOTHER_PAGE: Final = "there is no API key yet, and without one no web page from elsewhere is served"
 
 
 class Guard:
@@ -88,13 +89,19 @@ class Guard:
         if not context.keys.is_current():
             await context.keys.catch_up()
         if context.keys.is_empty:
-            if self._keyless == "everybody" or is_local(scope):
-                return _ANYBODY
-            raise Unauthenticated(_NO_KEY_YET)
+            return self._without_keys(scope)
         caller = context.keys.caller(presented) if presented is not None else None
         if caller is None:
             raise Unauthenticated
         return caller
+
+    def _without_keys(self, scope: Scope) -> Caller:
+        if self._keyless == "everybody":
+            if is_of_another_page(scope):
+                raise Unauthenticated(_ANOTHER_PAGE)
+        elif not is_local(scope):
+            raise Unauthenticated(_NO_KEY_YET)
+        return _ANYBODY
 
     def _counted(self, scope: Scope, caller: Caller, send: Send) -> Send:
         """Take a token for the request, and return what sends its answer with the headers that say how many are left.

@@ -30,6 +30,19 @@ def is_local(scope: Scope) -> bool:
     return True
 
 
+def is_of_another_page(scope: Scope) -> bool:
+    """Say whether a browser sends this for a page that is not ours: it says so with all that can write.
+
+    Such a page may send some requests without asking first, and whoever opened it can reach what it cannot.
+    """
+    headers: dict[bytes, bytes] = dict(scope["headers"])
+    origin = headers.get(b"origin")
+    if origin is None or headers.get(b"sec-fetch-site") == b"same-origin":
+        # No page can set the latter. Behind a proxy that changes the Host only this tells.
+        return False
+    return origin.lower().partition(b"://")[2] != headers.get(b"host", b"").lower()
+
+
 @lru_cache(maxsize=256)
 def _is_loopback(host: str) -> bool:
     try:

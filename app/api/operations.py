@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.openapi.docs import get_swagger_ui_html
 
 from app import __version__
 from app.api import answers, schemas
@@ -42,12 +41,6 @@ async def metrics(request: Request, ctx: Ctx) -> Response:
 async def openapi(request: Request) -> Response:
     """Return the HTTP contract."""
     return answers.answer(request.app.openapi())
-
-
-@router.get("/docs", include_in_schema=False)
-async def docs(request: Request) -> Response:
-    """Return a page to read and try the HTTP contract on. Its scripts come from a public CDN."""
-    return get_swagger_ui_html(openapi_url="/openapi.json", title=f"{request.app.title} {__version__}")
 
 
 @router.get("/v1/capabilities", openapi_extra=operation(needs=[], across=True, answers={200: schemas.Capabilities}))

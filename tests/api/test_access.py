@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 
 from app.api import access
 from app.api.documentation import operation
+from app.api.explorer import FILES
 from app.domain.key import SCOPES, Scope
 from app.main import create_app
 from app.settings import Settings
@@ -343,7 +344,7 @@ def test_everybody_is_served_where_that_was_asked_for_and_nobody_once_there_is_a
 # Documentation and metrics.
 
 
-@pytest.mark.parametrize(("setting", "paths"), [("docs", ("/docs", "/openapi.json")), ("metrics", ("/metrics",))])
+@pytest.mark.parametrize(("setting", "paths"), [("docs", ("/openapi.json", *FILES)), ("metrics", ("/metrics",))])
 def test_what_is_shown_can_be_kept_for_holders_of_a_key_or_not_be_there(
     database_url: str, setting: str, paths: tuple[str, ...]
 ) -> None:

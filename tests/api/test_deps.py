@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api import explorer
 from app.api.deps import cursor_of, position_of
 from app.domain.errors import MalformedRequest
 from app.main import create_app
@@ -19,7 +20,7 @@ def every_operation() -> list[tuple[str, str]]:
     """Return method and path of every route of the application, those that the framework adds included."""
     app = create_app(Settings())
     documented = [(method.upper(), path) for path, methods in app.openapi()["paths"].items() for method in methods]
-    return [*documented, ("GET", "/openapi.json"), ("GET", "/docs")]
+    return [*documented, ("GET", "/openapi.json"), *(("GET", path) for path in explorer.FILES)]
 
 
 @pytest.mark.parametrize(("method", "path"), every_operation())

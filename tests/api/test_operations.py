@@ -86,13 +86,6 @@ def test_every_format_that_is_said_to_be_there_is_there(http: httpx.Client, talk
         assert http.post(talk.path + "/events", json=body).status_code == 201
 
 
-def test_the_documentation_is_a_page(http: httpx.Client) -> None:
-    answer = http.get("/docs")
-    assert answer.status_code == 200
-    assert answer.headers["content-type"].startswith("text/html")
-    assert "/openapi.json" in answer.text
-
-
 def test_metrics_are_in_prometheus_format(http: httpx.Client) -> None:
     http.get("/healthz")
     answer = http.get("/metrics")
