@@ -85,7 +85,7 @@ class TokenCounter:
         self.encoding = encoding
 
     def message(self, message: Mapping[str, Any]) -> int:
-        """Count an OpenAI-shaped chat message, parsed JSON whose nesting ``exact_json.check_depth`` has bounded.
+        """Count an OpenAI-shaped chat message, parsed JSON whose nesting ``exact_json.check_bounds`` has bounded.
 
         3 tokens, the role, the name and 1, every text, and every call's name and arguments and 3; 765 for an image,
         600 for audio, 3000 for a file. Unknown parts and fields count with their strings; ids, data and signatures

@@ -35,6 +35,7 @@ async def add_messages(
 ) -> Response:
     """Add messages and return the memory. The conversation is a session with that id, made on the first add."""
     body = await body_of(request, schemas.NewMessages)
+    chat_memory.check_count(ctx, len(body.messages))
     places = (f"/messages/{at}" for at in range(len(body.messages)))
     messages = [
         NewEvent(message=text_of(message), place=place, message_place=place)

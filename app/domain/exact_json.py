@@ -20,8 +20,13 @@ _LONGEST_INT: Final = 4000
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 # A string that never ends is eaten to the end of the text: looking for its end from every quote would take for ever.
-_STRING_OR_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
-_STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
+_STRING: Final = r'"(?:[^"\\]++|\\.)*+"?'
+_STRING_OR_BRACKET: Final = re.compile(rf"{_STRING}|[\[\]{{}}]", re.DOTALL)
+_STRING_OR_SIGN: Final = re.compile(rf"{_STRING}|[\[\]{{}},]", re.DOTALL)
+_STEP: Final = {"[": 1, "{": 1, "]": -1, "}": -1, ",": 0}
+# Most values in one JSON text: items of lists, fields of objects, and the lists and objects that hold them. A parser
+# lets nobody else work while it makes them; so many take it some fifty milliseconds, and as many megabytes.
+MOST_VALUES: Final = 100_000
 
 
 class _IsRepeated(Exception):
@@ -34,24 +39,33 @@ class _Repeated(dict[str, Json]):
     key: str = ""
 
 
-def check_depth(text: str, max_depth: int) -> None:
-    """Refuse a JSON text that nests deeper than ``max_depth``, before anything recurses over it.
+def check_bounds(text: str, max_depth: int) -> None:
+    """Refuse a JSON text that nests too deeply or has too many values, before anything is made of it.
 
     Raises:
-        InvalidRequest: without a place, for the place would be ``max_depth`` steps long.
+        InvalidRequest: without a place, for the place would be ``max_depth`` steps long, or anywhere.
     """
     # Only a text with many brackets can nest deeply, so the usual body is not scanned a second time.
-    if text.count("[") + text.count("{") <= max_depth:
+    brackets = text.count("[") + text.count("{")
+    may_have_many = brackets + text.count(",") > MOST_VALUES
+    if brackets <= max_depth and not may_have_many:
         return
-    depth = 0
-    for found in _STRING_OR_BRACKET.finditer(text):
-        depth += _STEP.get(found[0], 0)
+    depth = values = 0
+    # A text is left as soon as there is too much, so that it takes as long as one that is just taken.
+    for found in (_STRING_OR_SIGN if may_have_many else _STRING_OR_BRACKET).finditer(text):
+        step = _STEP.get(found[0])
+        if step is None:
+            continue
+        depth += step
         if depth > max_depth:
             raise InvalidRequest.at("", f"nested deeper than {max_depth} levels")
+        values += step >= 0
+        if values > MOST_VALUES:
+            raise InvalidRequest.at("", f"has more than {MOST_VALUES} values")
 
 
 def parse(text: str) -> Json:
-    """Parse one JSON value that can be kept exactly; ``check_depth`` comes first.
+    """Parse one JSON value that can be kept exactly; ``check_bounds`` comes first.
 
     Raises:
         InvalidRequest: naming the place, for what cannot be kept or is ambiguous: lone surrogates, a key

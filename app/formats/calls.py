@@ -12,7 +12,7 @@ from app.domain import exact_json
 from app.domain.errors import InvalidRequest
 from app.formats import raw_json
 
-# Arguments nest as deeply as a request may; deeper ones are shown as the text that they are.
+# Arguments nest as deeply as a request may; deeper ones, and those with more values, are shown as the text they are.
 _DEEPEST: Final = 100
 
 
@@ -77,7 +77,7 @@ def is_object(text: str) -> bool:
     if not text.lstrip().startswith("{"):
         return False
     try:
-        exact_json.check_depth(text, _DEEPEST)
+        exact_json.check_bounds(text, _DEEPEST)
         return isinstance(exact_json.parse(text), dict)
     except InvalidRequest:
         return False

@@ -23,6 +23,16 @@ from app.storage.database import Writer
 LARGEST_MEMORY: Final = 1_000_000
 
 
+def check_count(ctx: Context, count: int) -> None:
+    """Refuse to add no message or too many, before anything is made of them.
+
+    Raises:
+        InvalidRequest.
+    """
+    if not 1 <= count <= ctx.limits.batch_events:
+        raise InvalidRequest.at("/messages", f"between 1 and {ctx.limits.batch_events} messages")
+
+
 async def add(
     ctx: Context, tenant: str, conversation_id: str, messages: Sequence[NewEvent], *, max_messages: int
 ) -> Sequence[StoredEvent]:
@@ -33,8 +43,7 @@ async def add(
     Raises:
         SessionExpired, InvalidRequest.
     """
-    if not 1 <= len(messages) <= ctx.limits.batch_events:
-        raise InvalidRequest.at("/messages", f"between 1 and {ctx.limits.batch_events} messages")
+    check_count(ctx, len(messages))
     made = await drafts.make(ctx, messages)
     key = session_store.key_of(tenant, conversation_id)
     async with ctx.database.writing() as tx:

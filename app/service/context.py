@@ -3,9 +3,10 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
+from anyio.lowlevel import RunVar
 
 from app.domain.policy import Policy
 from app.service.appends import Appends
@@ -17,6 +18,10 @@ from app.tokens import TokenCounter
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# Threads take turns with the event loop, each for as long as one piece of its work takes: the fewer there are, the
+# sooner it is the loop's turn. More of them would get no more done.
+_MOST_HEAVY: Final = 4
+_HEAVY: Final[RunVar[CapacityLimiter]] = RunVar("heavy threads")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,4 +98,14 @@ async def offloaded(heavy: bool, function: Callable[P, T], *args: P.args, **kwar
     """Call a pure function here, or in a thread when it is ``heavy``, so that no request can hold up the others."""
     if not heavy:
         return function(*args, **kwargs)
-    return await to_thread.run_sync(lambda: function(*args, **kwargs))
+    return await to_thread.run_sync(lambda: function(*args, **kwargs), limiter=_heavy_threads())
+
+
+def _heavy_threads() -> CapacityLimiter:
+    """Return what bounds the heavy work of this event loop."""
+    try:
+        return _HEAVY.get()
+    except LookupError:
+        limiter = CapacityLimiter(_MOST_HEAVY)
+        _HEAVY.set(limiter)
+        return limiter

@@ -24,6 +24,8 @@ FORMATS: tuple[Format, ...] = ("events", "openai", "openai-responses", "anthropi
 LONG_VIEW: Final = 1_000_000
 # An event costs as much to render as this many characters, however little it says.
 _EVENT_WEIGHT: Final = 1000
+# The same for a piece of one, such as a part of its content.
+_PIECE_WEIGHT: Final = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,5 +103,12 @@ def _shown(found: store.Found[StoredEvent], asked: Asked) -> View[StoredEvent]:
 
 async def rendered(view: View[StoredEvent], output: ProviderFormat | Literal["text"]) -> Rendered:
     """Render a view for a provider, off the event loop when it is long. The same view gives the same bytes."""
-    heavy = sum(len(event.body) + _EVENT_WEIGHT for event in view.events) > LONG_VIEW
-    return await offloaded(heavy, anyone.render, view, output)
+    return await offloaded(_is_long(view), anyone.render, view, output)
+
+
+def _is_long(view: View[StoredEvent]) -> bool:
+    size = sum(len(event.body) + _EVENT_WEIGHT for event in view.events)
+    # Only what is not long anyway is looked at more closely.
+    return size > LONG_VIEW or (
+        size + _PIECE_WEIGHT * sum(event.body.count("{") + event.body.count("[") for event in view.events) > LONG_VIEW
+    )

@@ -136,16 +136,50 @@ def test_a_long_key_is_cut_short_in_the_refusal() -> None:
     ],
 )
 def test_a_text_may_nest_as_deeply_as_it_is_allowed_to(text: str, deepest: int) -> None:
-    exact_json.check_depth(text, deepest)
+    exact_json.check_bounds(text, deepest)
     if deepest:
         with pytest.raises(InvalidRequest, match=f"nested deeper than {deepest - 1} levels"):
-            exact_json.check_depth(text, deepest - 1)
+            exact_json.check_bounds(text, deepest - 1)
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, '["' + '\\"[' * 200_000 + '"' + "[" * 101])
 def test_depth_is_found_without_recursion(text: str) -> None:
     with pytest.raises(InvalidRequest, match="nested deeper than 100 levels"):
-        exact_json.check_depth(text, 100)
+        exact_json.check_bounds(text, 100)
+
+
+def many(item: str, count: int) -> str:
+    return "[" + ",".join([item] * count) + "]"
+
+
+@pytest.mark.parametrize(
+    ("item", "values"),
+    [
+        ("1", 1),
+        ('"a"', 1),
+        ("[]", 2),  # an empty list counts like one with an item
+        ("{}", 2),
+        ('{"a":1}', 2),
+        ('{"a":1,"b":[2,3]}', 5),
+        ('"[],{},[1,2,3]"', 1),  # what a string holds is no value
+        ('"\\\\\\"[],{},"', 1),  # not even behind an escaped quote
+    ],
+)
+def test_a_text_has_so_many_values_and_no_more(item: str, values: int) -> None:
+    most = exact_json.MOST_VALUES // values
+    exact_json.check_bounds(many(item, most), 100)
+    with pytest.raises(InvalidRequest, match=f"has more than {exact_json.MOST_VALUES} values"):
+        exact_json.check_bounds(many(item, most + 1), 100)
+
+
+@pytest.mark.parametrize("text", ["," * 1_000_000, "[]" * 1_000_000, '[""' * 99 + ',"' * 1_000_000])
+def test_what_is_no_json_is_held_to_the_same_bounds(text: str) -> None:
+    with pytest.raises(InvalidRequest):
+        exact_json.check_bounds(text, 100)
+
+
+def test_a_long_text_in_a_string_is_one_value() -> None:
+    exact_json.check_bounds('{"a":"' + "1,[{" * 1_000_000 + '"}', 100)
 
 
 @pytest.mark.parametrize(
