@@ -101,7 +101,7 @@ def test_a_restored_dump_answers_as_the_service_did(
 
 
 def fill(http: httpx.Client) -> None:
-    """Leave something of every kind: a summary, custom events, calls, a key's events, a memory, sessions that are due."""
+    """Leave something of every kind: a summary, custom events, calls, a batch with a key, a memory, what is due."""
     talk = Talk(http, "talk")
     talk.append(system("Be brief."), *turns(12), custom(clicks=[1, 2.50, 10**30], text="\0 é 🦜"))
     assert talk.compact(last_turns=1, summary="Questions were answered.")["status"] == "applied"
