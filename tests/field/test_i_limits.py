@@ -3,7 +3,8 @@
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
@@ -15,17 +16,152 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect
 
 from app.api import deps
 from app.domain.event import Draft
+from app.domain.exact_json import MOST_VALUES
 from app.storage import events as event_store
 from app.storage import flights
 from app.storage import sessions as session_store
 from app.storage import views as view_store
-from tests.conftest import Service, execute
+from tests.conftest import Service, cloned, execute
+from tests.field.abuse import at_ease, batched, exchange
 from tests.field.conftest import Copies, fresh_id
 from tests.field.refusals import places, refused
+from tests.journeys.processes import Serving
 from tests.talk import Talk, assistant, turns, user
 from tests.validity import assert_valid
 
 JSON = {"content-type": "application/json"}
+MIB = 1024 * 1024
+
+
+# Also promised: no request keeps the others waiting, whatever it makes the parser do.
+
+
+def full(before: str, item: str, after: str, *, size: int = 8 * MIB, most: int = 10_000_000) -> bytes:
+    """Return a body that holds an item as often as it may and can."""
+    count = min(most, (size - len(before) - len(after)) // (len(item) + 1))
+    return (before + ",".join([item] * count) + after).encode()
+
+
+MESSAGES = '{"format":"openai","messages":['
+PAYLOAD = '{"events":[{"type":"ACME.X","payload":{"a":['
+CONTENT = '{"events":[{"message":{"role":"user","content":['
+PART = '{"type":"text","text":""}'
+DEEP = "[" * 90 + "]" * 90
+# Those that are taken have nearly as many values as they may.
+DENSE: list[tuple[str, bytes, int]] = [
+    ("events", full(MESSAGES, "[]", "]}"), 422),
+    ("events", full(MESSAGES, "1", "]}"), 422),
+    ("events", full("[", "1", "]"), 422),
+    ("events", full('{"events":[', "{}", "]}"), 422),
+    ("events", full('{"events":[', "{}", "]}", most=40_000), 422),
+    ("events", full(PAYLOAD, "[]", "]}}]}", size=4 * MIB), 422),
+    ("events", full(PAYLOAD, "[]", "]}}]}", most=49_000), 201),
+    ("events", full(PAYLOAD, DEEP, "]}}]}", size=4 * MIB), 422),
+    ("events", full(PAYLOAD, DEEP, "]}}]}", most=1_000), 201),
+    ("events", full(CONTENT, PART, "]}}]}", size=4 * MIB), 422),
+    ("events", full(CONTENT, PART, "]}}]}", most=30_000), 201),
+    ("events", b'{"events":[{"type":"ACME.X","payload":{"a":"' + b"\\\\" * 2_000_000 + b'"}}]}', 201),
+    ("messages", full('{"messages":[', "[]", "]}"), 422),
+    ("messages", full('{"messages":[', "[]", "]}", most=49_000), 422),
+    ("events", b"," * 8 * MIB, 422),
+    ("events", b'"' * 8 * MIB, 422),
+]
+
+
+def test_no_body_keeps_the_others_waiting(database_url: str) -> None:
+    with Serving(database_url=database_url) as serving, serving.client() as http:
+
+        def post_them_all() -> None:
+            for last, body, status in DENSE:
+                name = fresh_id()
+                talks = {
+                    "events": f"/v1/sessions/{name}/events?create=true",
+                    "messages": f"/v1/chat-memory/{name}/messages",
+                }
+                response = http.post(talks[last], content=body, headers=JSON)
+                assert response.status_code == status, response.text[:500]
+                if status == 201:
+                    assert http.get(f"/v1/sessions/{name}/view?format=openai").status_code == 200
+
+        at_ease(serving, post_them_all)
+
+
+def test_a_body_with_too_many_values_is_told_how_many_there_may_be(talk: Talk) -> None:
+    problem = refused(append(talk, full(PAYLOAD, "[]", "]}}]}", size=4 * MIB).decode()), 422, code="invalid-request")
+    assert str(MOST_VALUES) in problem["detail"]
+
+
+# C72
+
+HEAD = b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+BODY_LIMIT = 8 * MIB  # settings.max.body_bytes; /v1/capabilities says so
+PIECE = b" " * 65_536
+CHUNK = b"10000\r\n" + PIECE + b"\r\n"
+# Of a body that is too large: what has arrived of it, once more in one piece, and what is made for it meanwhile.
+A_FEW_TIMES = 4 * BODY_LIMIT
+
+
+@pytest.fixture(scope="module")
+def serving(postgres: str, template: str) -> Iterator[Serving]:
+    """A process of its own, with every limit as it is unless set."""
+    with cloned(postgres, template) as url, Serving(database_url=url) as running:
+        yield running
+
+
+def oversized(framing: str) -> Iterator[bytes]:
+    """Yield a request of 200 MB."""
+    if framing == "announced":
+        yield HEAD + b"Content-Length: 200000000\r\n\r\n"
+        yield from repeat(PIECE, 200_000_000 // len(PIECE))
+    else:
+        yield HEAD + CHUNKED
+        yield from repeat(CHUNK, 200_000_000 // len(PIECE))
+
+
+@pytest.mark.parametrize("framing", ["announced", "chunked"])
+def test_c72_200_megabytes_are_refused_soon_after_the_limit(serving: Serving, framing: str) -> None:
+    def send() -> None:
+        statuses, sent = exchange(serving, oversized(framing))
+        assert statuses == [413]
+        # What the two sockets hold has been sent, too.
+        assert sent < BODY_LIMIT + 24 * MIB
+
+    assert at_ease(serving, send).grown < A_FEW_TIMES
+
+
+@pytest.mark.parametrize("framing", ["announced", "chunked"])
+def test_c72_whoever_goes_on_sending_is_hung_up_on(serving: Serving, framing: str) -> None:
+    def send() -> None:
+        statuses, sent = exchange(serving, oversized(framing), hears=False)
+        assert statuses in ([413], [])
+        assert sent < 150_000_000
+
+    assert at_ease(serving, send).grown < A_FEW_TIMES
+
+
+def test_c72_what_follows_a_body_that_was_announced_as_shorter_is_no_part_of_it(serving: Serving) -> None:
+    def send() -> None:
+        pieces = [HEAD + b"Content-Length: 2\r\n\r\n{}", *repeat(PIECE.replace(b" ", b"a"), 3000)]
+        assert exchange(serving, pieces[:2], answers=2, hears=False)[0] in ([201, 400], [400])
+        statuses, sent = exchange(serving, pieces, answers=2, hears=False)
+        assert statuses in ([201, 400], [400], [])
+        assert sent < 24 * MIB
+
+    assert at_ease(serving, send).grown < A_FEW_TIMES
+
+
+def test_c72_a_body_may_come_byte_by_byte_until_its_chunks_take_a_mebibyte(serving: Serving) -> None:
+    few, many = b'{"metadata":{"a":"' + b"a" * 60_000 + b'"}}', b" " * 1_000_000
+
+    def send() -> None:
+        for body, status in ((few, 201), (many, 413)):
+            chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body)
+            pieces = [HEAD + b"Connection: close\r\n" + CHUNKED, *batched(chunks, 65_536), b"0\r\n\r\n"]
+            assert exchange(serving, pieces)[0] == [status]
+
+    assert at_ease(serving, send).grown < A_FEW_TIMES
+
 
 # C73
 
