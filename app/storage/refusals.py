@@ -10,11 +10,12 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.errors import NotLetIn, TurnlogError, Unavailable
 
 # Postgres's own words for "not now": connection trouble, out of resources, being shut down, standby, lock or
-# serialization failures, a transaction that was left alone too long; and for "not you": no such user or database, no
+# serialization failures, a transaction that was left alone too long, a database that takes no connections, a table that
+# a restore has not made yet; and for "not you": no such user or database, no
 # privilege. Everything else that it refuses is a fault of ours and must be seen as one.
 _UNAVAILABLE_CLASSES: Final = ("08", "53", "57", "58")
 _NOT_LET_IN: Final = ("28", "3D", "42501")
-_UNAVAILABLE_STATES: Final = {"25006", "25P03", "40001", "40P01", "55P03"}
+_UNAVAILABLE_STATES: Final = {"25006", "25P03", "40001", "40P01", "42P01", "55000", "55P03"}
 # A prepared statement that is not there, or is there already: another connection of the server answered.
 _OTHER_CONNECTION: Final = {"26000", "42P05"}
 # A disk that is full, a server that only reads.
