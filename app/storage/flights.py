@@ -49,8 +49,10 @@ class Room:
     characters: int = _MOST_CHARACTERS
 
     def take(self, batch: Batch) -> bool:
-        """Take a batch aboard if it fits."""
-        if self.batches < 1 or self.events < len(batch.drafts) or self.characters < batch.characters:
+        """Take a batch aboard if it fits. The first one does, however large: there is no better flight to wait for."""
+        is_empty = self.batches == MOST_BATCHES
+        fits = self.batches > 0 and self.events >= len(batch.drafts) and self.characters >= batch.characters
+        if not (is_empty or fits):
             return False
         self.batches -= 1
         self.events -= len(batch.drafts)

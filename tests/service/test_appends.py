@@ -414,3 +414,20 @@ def test_two_processes_on_one_hot_session_lose_nothing(database_url: str) -> Non
 
     assert sorted(asyncio.run(run())) == [*range(1, 201)]
     logs(database_url)
+
+
+@pytest.mark.parametrize(("events_each", "characters"), [(501, 5), (1, 1_100_000)])
+def test_batches_that_are_larger_than_a_flight_is_go_one_after_the_other(
+    database_url: str, events_each: int, characters: int
+) -> None:
+    async def journey() -> None:
+        async with running(database_url, "large", "small") as context:
+            batch = [said("x" * characters) for _ in range(events_each)]
+            found = await outcomes(
+                *(append(context, "large", *batch) for _ in range(4)), append(context, "small", said("a"))
+            )
+            assert sorted(one.version for one in found[:4]) == [events_each * at for at in (1, 2, 3, 4)]
+            assert found[4].version == 1
+            assert (await append(context, "small", said("b"))).version == 2
+
+    asyncio.run(journey())
