@@ -1,6 +1,7 @@
 """One client's connection: what uvicorn leaves open is bounded here, in time and in bytes."""
 
 import asyncio
+import re
 from asyncio import TimerHandle
 from typing import Any, Final, cast
 
@@ -18,6 +19,14 @@ LINGER_SECONDS: Final = 5.0
 LINGER_BYTES: Final = 64 * 1024 * 1024
 # Less than this, taken of an answer in the time for a part of it, is nobody who reads.
 _LEAST_TAKEN: Final = 16 * 1024
+
+
+# A longer body is not worth being copied.
+_LARGEST_JOINED: Final = 64 * 1024
+# The parser takes what follows an upgrade for another protocol, also when it is the request's body. There is none here,
+# and the header is to be ignored then (RFC 9110, 7.8): it gets a name of the same length that nobody knows.
+_UPGRADE: Final = re.compile(rb"\r\nupgrade(?=[ \t]*:)", re.IGNORECASE)
+_IGNORED: Final = b"\r\nignored"
 
 
 class _Dropped(list[tuple[bytes, bytes]]):
@@ -41,7 +50,11 @@ class _Joined:
     def write(self, data: bytes) -> None:
         """Send bytes, or keep them for a moment when they are a head."""
         if self._head:
-            data, self._head = self._head + data, b""
+            head, self._head = self._head, b""
+            if len(data) > _LARGEST_JOINED:
+                self._transport.write(head)
+            else:
+                data = head + data
         elif data.startswith(b"HTTP/1.1 "):
             self._head = data
             self._loop.call_soon(self._send_head)
@@ -101,6 +114,10 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes, as long as they come to something."""
         self._bare += len(data)
+        if not self._has_head:
+            head, end, rest = data.partition(b"\r\n\r\n")
+            if _UPGRADE.search(head):
+                data = _UPGRADE.sub(_IGNORED, head) + end + rest
         super().data_received(data)
         if self._bare > (LARGEST_FRAMING if self._has_head else LARGEST_HEAD):
             self._refuse_size()
@@ -113,6 +130,9 @@ class Connection(HttpToolsProtocol):
         if self._bare > LARGEST_HEAD and self._head_bytes() > LARGEST_HEAD:
             self._refuse_size()
             raise ValueError("the head is too large")
+        if self.parser.should_upgrade():
+            # Its name came in two pieces, or it stands in a request that was sent behind another one.
+            raise ValueError("an upgrade that cannot be ignored")
         self._has_head = True
         self._bare = 0
         self._due = None

@@ -64,3 +64,22 @@ def test_the_head_of_an_answer_and_its_body_come_in_one_piece(service: Service) 
 def test_an_answer_without_a_body_comes_as_well(service: Service) -> None:
     answer = said(service, b"HEAD /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("split", [0, 30, 120])
+def test_an_upgrade_is_ignored_and_the_body_of_its_request_is_no_request(service: Service, split: int) -> None:
+    smuggled = b'{"id": "smuggled"}'
+    head = (
+        b"PUT /v1/sessions/upgraded HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Connection: Upgrade, close\r\nUpgrade: h2c\r\nContent-Length: 18\r\n\r\n"
+    )
+    host, port = service.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(head[:split])
+        connection.sendall(head[split:])
+        connection.sendall(smuggled)
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 ") == 1
+    # The id stands in the path, so a body that is read is refused for naming another.
+    assert answer.startswith((b"HTTP/1.1 422 ", b"HTTP/1.1 400 "))
