@@ -17,6 +17,7 @@ from app.metrics import Meter
 from app.service import keys, policies
 from app.service.appends import Appends
 from app.service.context import Context, Limits, Summarizing
+from app.service.health import Readiness
 from app.service.keyring import Keyring
 from app.service.view_cache import ViewCache
 from app.settings import Settings
@@ -70,6 +71,7 @@ async def running(settings: Settings, url: str, meter: Meter, *, serves: bool = 
         closing.push_async_callback(_finish, unfinished)
         yield Context(
             database=database,
+            readiness=Readiness(database),
             keys=Keyring(database, unfinished),
             appends=Appends(database, unfinished),
             view_cache=ViewCache(settings.view_cache_bytes),

@@ -10,7 +10,6 @@ from app.api import answers, schemas
 from app.api.deps import DEFAULT_PAGE, Ctx
 from app.api.documentation import operation
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
-from app.service import health
 from app.service.context import Summarizing
 from app.service.views import FORMATS, PROVIDER_FORMATS
 
@@ -26,7 +25,7 @@ async def is_alive() -> Response:
 @router.get("/readyz", openapi_extra=operation(answers={200: schemas.Readiness}, refuses=[503]))
 async def is_ready(ctx: Ctx) -> Response:
     """Say whether the database is reachable, takes writes, and has a schema that this release works with."""
-    return answers.answer(schemas.Readiness(schema=await health.check(ctx)))
+    return answers.answer(schemas.Readiness(schema=await ctx.readiness.check()))
 
 
 @router.get("/metrics", openapi_extra=operation(answers={200: "text/plain"}, refuses=[401, 404]))

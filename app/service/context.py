@@ -10,6 +10,7 @@ from anyio.lowlevel import RunVar
 
 from app.domain.policy import Policy
 from app.service.appends import Appends
+from app.service.health import Readiness
 from app.service.keyring import Keyring
 from app.service.view_cache import ViewCache
 from app.storage.database import Database
@@ -80,6 +81,7 @@ class Context:
     """
 
     database: Database
+    readiness: Readiness
     keys: Keyring
     appends: Appends
     view_cache: ViewCache

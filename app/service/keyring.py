@@ -43,6 +43,8 @@ class Keyring:
         self._stamp: store.Stamp | None = None
         self._looked_at = float("-inf")
         self._look: asyncio.Task[None] | None = None
+        # Once there was a key nobody is served without one, also when the table is emptied by hand or by a restore.
+        self._was_empty = True
         self._written: dict[str, float] = {}
         self._to_write: set[str] = set()
         self._writing: asyncio.Task[None] | None = None
@@ -50,7 +52,7 @@ class Keyring:
     @property
     def is_empty(self) -> bool:
         """Whether there has never been a key. One that has expired or was revoked is one."""
-        return not self._keys
+        return self._was_empty
 
     def is_current(self) -> bool:
         """Say whether the keys are known well enough to answer by; begins a new look when it is time for one."""
@@ -112,7 +114,7 @@ class Keyring:
     async def _look_again(self) -> None:
         begun = time.monotonic()
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS), self._database.reading() as reader:
+            async with asyncio.timeout(_PATIENCE_SECONDS), self._database.aside() as reader:
                 stamp = await store.stamp(reader)
                 if self._stamp is None or stamp[:2] != self._stamp[:2]:
                     self._keys = {key.prefix: (key, _caller(key)) for key in await _all(reader)}
@@ -120,6 +122,7 @@ class Keyring:
         except TimeoutError as error:
             raise Unavailable from error
         self._stamp = stamp
+        self._was_empty = self._was_empty and not self._keys
         # A key that was revoked after this moment may have been seen before.
         self._looked_at = begun
 

@@ -105,6 +105,8 @@ class Database:
         self._pooled = pooled
         self._reading = self._pool(pool_size, connecting.READING)
         self._writing = self._pool(pool_size, connecting.WRITING)
+        # One connection for what must not wait behind requests: who may come in, and whether the service is ready.
+        self._aside = self._pool(1, connecting.READING)
         self._watch = Watch(partial(self._open, server_settings={}), pooled=pooled)
         self._no_writes_until = -math.inf
 
@@ -115,6 +117,12 @@ class Database:
     async def reading(self) -> AsyncIterator[Reader]:
         """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
         async with _lent(self._reading) as connection, self._read_only(connection):
+            yield Reader(connection, self._watch)
+
+    @asynccontextmanager
+    async def aside(self) -> AsyncIterator[Reader]:
+        """Open a handle for reading that no number of slow reads keeps busy."""
+        async with _lent(self._aside) as connection, self._read_only(connection):
             yield Reader(connection, self._watch)
 
     def _read_only(self, connection: Any) -> AbstractAsyncContextManager[None]:
@@ -182,6 +190,7 @@ class Database:
     async def close(self) -> None:
         """Close every connection."""
         await self._watch.close()
+        await self._aside.close()
         await self._reading.close()
         await self._writing.close()
 
