@@ -1,5 +1,6 @@
 """The door: what happens to every request before a route sees it, and to every answer after."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -17,6 +18,7 @@ from app.api.intake import Body, Intake
 from app.domain.errors import Overloaded, PayloadTooLarge
 
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _QUIET: Final = {"/healthz", "/readyz", "/metrics"}
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -45,6 +47,11 @@ class Door:
                 await self._serve(visit, receive)
             except ClientDisconnect:
                 log.debug("request.abandoned")
+            except asyncio.CancelledError:
+                # The server stops and cannot wait any longer. Whatever the request came to, this is no fault of ours.
+                if visit.status is None:
+                    await errors.of(Overloaded(), visit.request_id)(visit.scope, receive, visit.send)
+                raise
             except Exception as error:  # noqa: BLE001 - the last resort: also a bug is answered with a problem document
                 log.error("request.failed", fault=logs.without_words(error))  # noqa: TRY400 - the message may quote
                 if visit.status is None:
@@ -138,9 +145,15 @@ def routable(raw_path: bytes) -> str:
 def _segments(parts: Iterable[bytes]) -> Iterable[str]:
     for part in parts:
         try:
-            yield unquote_to_bytes(part).decode().replace("%", "%25").replace("/", "%2F")
+            decoded = unquote_to_bytes(part).decode()
         except UnicodeDecodeError:
-            yield part.decode("latin-1").replace("%", "%25")
+            decoded = "\0"
+        # A control character has no place in a path, and a line's end behind it would be a second spelling of the same.
+        yield part.decode("latin-1").replace("%", "%25") if _CONTROL.search(decoded) else _escaped(decoded)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%25").replace("/", "%2F")
 
 
 def plain(segment: str) -> str:
