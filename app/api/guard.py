@@ -26,8 +26,6 @@ Shown: TypeAlias = Literal["open", "key", "off"]
 _ANYBODY: Final = Caller(prefix=None, tenant=DEFAULT_TENANT, scopes=frozenset(SCOPES))
 _TENANT: Final = TENANT_HEADER.lower().encode()
 _ALL_TENANTS: Final = "*"
-# A body of this size has arrived together with its headers, or nearly.
-_SMALL_BODY: Final = 64 * 1024
 _NO_KEY_YET: Final = (
     "there is no API key yet, and without one turnlog serves its own machine alone, by the name localhost and through"
     " no proxy: make a key with `turnlog keys create`, and send it as Authorization: Bearer KEY"
@@ -119,9 +117,6 @@ class Guard:
     @staticmethod
     async def _refuse(error: TurnlogError | HTTPException, scope: Scope, receive: Receive, send: Send) -> None:
         response = await errors.answer(Request(scope), error)
-        if _has_large_body(scope):
-            # Nobody reads it, so the connection cannot be used again.
-            response.headers["Connection"] = "close"
         await response(scope, receive, send)
 
 
@@ -171,12 +166,6 @@ def _for_tenant(caller: Caller, tenant: str) -> Caller:
     if not is_id(tenant):
         raise InvalidRequest.at(TENANT_HEADER, TENANT_RULE)
     return replace(caller, tenant=tenant)
-
-
-def _has_large_body(scope: Scope) -> bool:
-    headers = dict(scope["headers"])
-    length = headers.get(b"content-length", b"0")
-    return b"transfer-encoding" in headers or not length.isdigit() or int(length[:20]) > _SMALL_BODY
 
 
 def _with(headers: Mapping[str, str], send: Send) -> Send:

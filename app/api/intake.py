@@ -81,10 +81,10 @@ class Body:
     async def _part(self) -> Message:
         message = await self._receive()
         count = len(message.get("body", b""))
+        if self.size + count > self._intake.body_bytes:
+            raise PayloadTooLarge(limit_bytes=self._intake.body_bytes)
         self.size += count
         self._intake.hold(count)
-        if self.size > self._intake.body_bytes:
-            raise PayloadTooLarge(limit_bytes=self._intake.body_bytes)
         return message
 
     async def _rest(self, first: Message) -> Message:

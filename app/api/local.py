@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 from starlette.types import Scope
 
 # A proxy on this machine is local, and whoever it speaks for need not be.
-_FORWARDED: Final = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip"})
+_FORWARDED: Final = (
+    b"forwarded", b"via", b"x-forwarded-", b"x-real-ip", b"x-client-ip", b"cf-connecting-ip", b"true-client-ip",
+)  # fmt: skip
 # Both name the place that a browser believes to talk to, or to be at: a page of somebody else's, whose name was made to
 # point here, says its own.
 _NAMED: Final = frozenset({b"host", b"origin"})
@@ -23,7 +25,7 @@ def is_local(scope: Scope) -> bool:
     if not client or not _is_loopback(client[0]):
         return False
     for name, value in scope["headers"]:
-        if name in _FORWARDED:
+        if name.startswith(_FORWARDED):
             return False
         if name in _NAMED and not _names_loopback(value.decode("latin-1")):
             return False

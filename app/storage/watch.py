@@ -145,6 +145,9 @@ class Look:
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+            if self.called_off:
+                # What calls it off may reach the server only now, and must not meet somebody else's statement.
+                self.connection.terminate()
             # A commit that waits for a standby is reported as done when it is called off, and is on one machine only.
             if self.called_off and kind is None:
                 raise TimeoutError
