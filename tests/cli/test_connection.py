@@ -4,10 +4,13 @@ import json
 import socket
 from collections.abc import Iterator
 
+import httpx
+import psutil
 import pytest
 
 from app.settings import Max
-from tests.conftest import Service, settings_for
+from tests.conftest import Service, settings_for, wait_until
+from tests.talk import Talk, user
 
 
 @pytest.fixture
@@ -83,3 +86,26 @@ def test_an_upgrade_is_ignored_and_the_body_of_its_request_is_no_request(service
     assert answer.count(b"HTTP/1.1 ") == 1
     # The id stands in the path, so a body that is read is refused for naming another.
     assert answer.startswith((b"HTTP/1.1 422 ", b"HTTP/1.1 400 "))
+
+
+def test_a_client_that_does_not_take_its_answer_is_let_go(database_url: str) -> None:
+    with Service(settings_for(database_url, request_seconds=0.5)) as service, service.client() as http:
+        talk = Talk(http, "s")
+        for _ in range(4):
+            talk.append(user("a" * 3_000_000))
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+            connection.settimeout(60)
+            url = httpx.URL(service.url)
+            connection.connect((url.host, url.port or 0))
+            connection.sendall(f"GET {talk.path}/view HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            # It is answered, and then nothing more is read.
+            assert connection.recv(15) == b"HTTP/1.1 200 OK"
+            wait_until(lambda: not serves(connection.getsockname()))
+            assert len(b"".join(iter(lambda: connection.recv(65_536), b""))) < 12_000_000
+        assert len(talk.view()["events"]) == 4
+
+
+def serves(client: tuple[str, int]) -> bool:
+    """Say whether this process, which is the service, has a connection to a client."""
+    return any(tuple(one.raddr) == client for one in psutil.Process().net_connections("tcp"))
