@@ -19,10 +19,6 @@ BAD_SETTINGS: list[tuple[str, dict[str, str]]] = [
     ("keys list", {"DATABASE_URL": f"{DATABASE}:1/turnlog"}),  # nothing is there
     ("serve", {"DATABASE_URL": f"{DATABASE}:port/turnlog"}),  # no URL
     ("serve", {"DATABASE_URL": DATABASE.replace("postgresql", "mysql")}),  # of something else
-    (
-        "serve",
-        {"SUMMARIZER_API_KEY": f"{WORD}-key", "SUMMARIZER_BASE_URL": f"http://x:{WORD}@127.0.0.1"},
-    ),  # of no model
     ("serve", {"BOOTSTRAP_KEY": f"{WORD} too short"}),
     ("serve", {"BOOTSTRAP_KEY": BOOTSTRAP + "\n", "SUMMARIZER_API_KEY": WORD, "RATE_LIMIT": WORD, "LOG_FORMAT": WORD}),
 ]
