@@ -87,7 +87,8 @@ def _text(_logger: object, _level: str, line: MutableMapping[str, Any]) -> str:
 
 
 def _shown(value: object) -> str:
-    return value if isinstance(value, str) and _QUOTED.isdisjoint(value) else repr(value)
+    # What moves a terminal, or a reader to another line, is written as its code, whoever it comes from.
+    return value if isinstance(value, str) and value.isprintable() and _QUOTED.isdisjoint(value) else repr(value)
 
 
 def without_words(error: BaseException) -> list[str]:

@@ -167,6 +167,12 @@ def test_text_without_a_terminal_looks_like_the_console_without_colours() -> Non
         assert logs._text(None, "warning", dict(line)) == console(None, "warning", dict(line)).rstrip()
 
 
+def test_what_would_move_a_terminal_or_begin_a_line_is_written_as_its_code() -> None:
+    for moves in ("\x1b[2K", "\0", "\x7f", "\x85", "\u2028", "\u202e", "\v"):
+        line = {"event": "a.b", "fact": f"x{moves}y", "timestamp": "t", "level": "info", "logger": "turnlog"}
+        assert logs._text(None, "info", line).isprintable()
+
+
 def test_a_log_that_nobody_reads_any_more_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     reader, writer = os.pipe()
     os.close(reader)
