@@ -130,7 +130,7 @@ class Connection(HttpToolsProtocol):
         if self._bare > LARGEST_HEAD and self._head_bytes() > LARGEST_HEAD:
             self._refuse_size()
             raise ValueError("the head is too large")
-        if self.parser.should_upgrade():
+        if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
             # Its name came in two pieces, or it stands in a request that was sent behind another one.
             raise ValueError("an upgrade that cannot be ignored")
         self._has_head = True
