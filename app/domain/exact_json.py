@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 from app.domain.errors import InvalidRequest
 
@@ -72,22 +72,20 @@ def parse(text: str) -> Json:
             that occurs twice in one object, NaN and Infinity.
     """
     try:
-        value = _decoded(text)
+        value, is_repeated = _decoded(text)
     except json.JSONDecodeError as error:
         raise InvalidRequest.at("", f"is not JSON: {error.msg} at character {error.pos}") from error
-    if _SURROGATE_ESCAPE.search(text):
+    if is_repeated or _SURROGATE_ESCAPE.search(text):
         _check_places(value)
     return value
 
 
-def _decoded(text: str) -> Json:
+def _decoded(text: str) -> tuple[Json, bool]:
+    """Return the value, and whether a key occurs twice in it: where, the decoder that finds out cannot tell."""
     try:
-        return cast("Json", _STRICT.decode(text))
+        return _STRICT.decode(text), False
     except _IsRepeated:
-        # The decoder has lost where it is; what a lenient one makes of the text is searched for the place.
-        value: Json = _LENIENT.decode(text)
-        _check_places(value)
-        return value
+        return _LENIENT.decode(text), True
 
 
 def _unrepeated(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

@@ -33,14 +33,10 @@ class Readiness:
             self._look = asyncio.create_task(self._check())
             self._look.add_done_callback(self._looked)
         try:
-            found = await asyncio.shield(self._look)
+            return await asyncio.shield(self._look)
         except Unavailable as error:
             # Each caller gets an error of its own.
             raise type(error)(*error.args) from error.__cause__
-        if found == "newer" and not self._told:
-            self._told = True
-            log.warning("schema.newer", known=schema.head())
-        return found
 
     def _looked(self, look: "asyncio.Task[Schema]") -> None:
         self._look = None
@@ -58,4 +54,7 @@ class Readiness:
             return "current"
         if found is None or not schema.is_newer(found):
             raise Unavailable("the database's schema is not at a revision that this release works with")
+        if not self._told:
+            self._told = True
+            log.warning("schema.newer", revision=found, known=schema.head())
         return "newer"
