@@ -36,7 +36,7 @@ class Sample:
 def request(method: str, path: str, body: bytes = b"", headers: str = "") -> bytes:
     """Write a whole request."""
     about = f"content-type: application/json\r\ncontent-length: {len(body)}\r\n" if body else ""
-    return f"{method} {path} HTTP/1.1\r\nhost: bench\r\n{headers}{about}\r\n".encode() + body
+    return f"{method} {path} HTTP/1.1\r\nhost: localhost\r\n{headers}{about}\r\n".encode() + body
 
 
 class _Connection(asyncio.Protocol):
