@@ -6,12 +6,13 @@ matter with goes that way, by itself (docs/decisions/0012-appends-leave-together
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from app.domain.errors import Unavailable
 from app.domain.event import Draft
+from app.service import unfinished
 from app.storage import events, flights
 from app.storage.database import Database
 from app.storage.flights import Batch, Flight
@@ -34,10 +35,10 @@ class Appends:
     session aboard, for it would find its row locked.
     """
 
-    def __init__(self, database: Database, unfinished: set[asyncio.Task[Any]]) -> None:
-        """``unfinished`` are the tasks that end before the database is closed."""
+    def __init__(self, database: Database, tasks: set[asyncio.Task[Any]]) -> None:
+        """``tasks`` are the tasks that end before the database is closed."""
         self._database = database
-        self._unfinished = unfinished
+        self._unfinished = tasks
         self._alone: Counter[UUID] = Counter()
         self._waiting: dict[UUID, deque[Batch]] = {}
         self._flying = False
@@ -98,14 +99,7 @@ class Appends:
         """Start a flight, unless there is one or nobody to take aboard."""
         if not self._flying and self._may_fly():
             self._flying = True
-            self._begin(self._fly())
-
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do work in a task of its own, so that no caller who goes away takes it with him."""
-        task = asyncio.create_task(work)
-        self._unfinished.add(task)
-        task.add_done_callback(self._unfinished.discard)
-        return task
+            unfinished.begin(self._fly(), self._unfinished)
 
     async def _fly(self) -> None:
         """Carry those who wait, one flight after the other, while there are any."""
@@ -165,7 +159,7 @@ class Appends:
 
     def _send_alone(self, batch: Batch) -> None:
         self._set_apart(batch.key)
-        task = self._begin(self._answer_alone(batch))
+        task = unfinished.begin(self._answer_alone(batch), self._unfinished)
         # One that is stopped has told nobody, perhaps not even begun.
         task.add_done_callback(lambda done: batch.fail(Unavailable()) if done.cancelled() else None)
 

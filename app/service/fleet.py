@@ -12,7 +12,7 @@ import structlog
 
 from app.domain.errors import Unavailable
 from app.domain.session import Count, Due
-from app.service import batches
+from app.service import batches, unfinished
 from app.service.batches import Result, Status
 from app.service.context import Context
 from app.storage import fleet as store
@@ -107,10 +107,7 @@ class _Run:
         """Compact the sessions that need the model, as many at once as this process has slots."""
         tasks: set[asyncio.Task[None]] = set()
         while (claimed := await self._claimed_with_slot()) is not None:
-            task = asyncio.create_task(self._summary(claimed))
-            tasks.add(task)
-            self._ctx.unfinished.add(task)
-            task.add_done_callback(self._ctx.unfinished.discard)
+            tasks.add(unfinished.begin(self._summary(claimed), self._ctx.unfinished))
         if tasks:
             await asyncio.wait(tasks, timeout=self._seconds_left)
 

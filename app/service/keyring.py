@@ -7,7 +7,6 @@ known for free; and what was revoked stops within ``_LONGEST_SECONDS`` (docs/dec
 import asyncio
 import hmac
 import time
-from collections.abc import Coroutine
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import structlog
 
 from app.domain.errors import Unavailable
 from app.domain.key import PREFIX_CHARACTERS, Caller, Key, digest_of, is_key
+from app.service import unfinished
 from app.storage import keys as store
 from app.storage.database import Database, Reader
 
@@ -35,10 +35,10 @@ log = structlog.get_logger("turnlog.keys")
 class Keyring:
     """All keys, by prefix. Only one event loop uses it, and a lookup waits for nothing, so there is no lock."""
 
-    def __init__(self, database: Database, unfinished: set[asyncio.Task[Any]]) -> None:
-        """``unfinished`` are the tasks that end before the database is closed."""
+    def __init__(self, database: Database, tasks: set[asyncio.Task[Any]]) -> None:
+        """``tasks`` are the tasks that end before the database is closed."""
         self._database = database
-        self._unfinished = unfinished
+        self._unfinished = tasks
         self._keys: dict[str, tuple[Key, Caller]] = {}
         self._stamp: store.Stamp | None = None
         self._looked_at = float("-inf")
@@ -58,7 +58,7 @@ class Keyring:
         """Say whether the keys are known well enough to answer by; begins a new look when it is time for one."""
         age = time.monotonic() - self._looked_at
         if age > _GOOD_SECONDS and self._look is None:
-            self._look = self._begin(self._look_again())
+            self._look = unfinished.begin(self._look_again(), self._unfinished)
             self._look.add_done_callback(self._looked)
         return age <= _LONGEST_SECONDS
 
@@ -98,13 +98,6 @@ class Keyring:
         assert self._stamp is not None  # noqa: S101 - where there are keys there is a stamp
         return self._stamp.clock + timedelta(seconds=time.monotonic() - self._looked_at)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do work in a task of its own, so that no caller who goes away takes it with him."""
-        task = asyncio.create_task(work)
-        self._unfinished.add(task)
-        task.add_done_callback(self._unfinished.discard)
-        return task
-
     def _looked(self, look: asyncio.Task[None]) -> None:
         self._look = None
         if not look.cancelled() and (error := look.exception()) is not None:
@@ -133,7 +126,7 @@ class Keyring:
         self._written[prefix] = now
         self._to_write.add(prefix)
         if self._writing is None:
-            self._writing = self._begin(self._write_uses())
+            self._writing = unfinished.begin(self._write_uses(), self._unfinished)
 
     async def _write_uses(self) -> None:
         try:
