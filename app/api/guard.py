@@ -17,11 +17,11 @@ from app.domain.errors import Forbidden, InvalidRequest, RateLimited, TurnlogErr
 from app.domain.key import DEFAULT_TENANT, SCOPES, TENANT_RULE, Caller
 from app.domain.session import is_id
 from app.service.context import Context
+from app.settings import Shown
 
 # Whom to serve before there is a key: this machine alone, or everybody. And "always": a command in its own process,
 # which works on the database itself, is asked for no key at all.
 Keyless: TypeAlias = Literal["local", "everybody", "always"]
-Shown: TypeAlias = Literal["open", "key", "off"]
 
 _ANYBODY: Final = Caller(prefix=None, tenant=DEFAULT_TENANT, scopes=frozenset(SCOPES))
 _TENANT: Final = TENANT_HEADER.lower().encode()
