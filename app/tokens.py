@@ -120,9 +120,16 @@ def _frame(message: Mapping[str, Any]) -> int:
 
 def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
     """Yield what a message says: texts to count, and tokens that are counted already."""
-    rest: list[tuple[str, Any]] = [item for item in message.items() if item[0] != RESERVED]
-    if RESERVED in message:
-        rest += (("", piece) for piece in unshaped(message))
+    rest: list[tuple[str, Any]] = []
+    for field, value in message.items():
+        # Most messages are texts and nothing else.
+        if isinstance(value, str):
+            if value and field not in _NOT_TEXT:
+                yield _string(field, value)
+        elif field == RESERVED:
+            rest += (("", piece) for piece in unshaped(message))
+        else:
+            rest.append((field, value))
     while rest:
         field, value = rest.pop()
         if field in _NOT_TEXT or not (value or field in _ARGUMENT_FIELDS):

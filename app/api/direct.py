@@ -73,9 +73,9 @@ class Direct(APIRoute):
                 values[given.request_param_name] = request
             check_names(request.query_params.multi_items(), known)
             if query:
-                values[query[0]] = _read(query[1], request.query_params)
+                values[query[0]] = _read(*query[1:], request.query_params)
             if headers:
-                values[headers[0]] = _read(headers[1], _headers(headers[1], request))
+                values[headers[0]] = _read(*headers[1:], _headers(headers[1], request))
             return await function(**values)
 
         return serve
@@ -146,11 +146,13 @@ def _solver(dependency: Dependant) -> Solver:
     return lambda request: call(**{field.name: request.path_params[field.alias]})
 
 
-def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel]] | None:
+def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel], BaseModel] | None:
+    """Return the name of a function's only model of this kind, the model, and what it is when nothing is given."""
     if not fields:
         return None
     (field,) = fields
-    return field.name, cast("type[BaseModel]", field.field_info.annotation)
+    model = cast("type[BaseModel]", field.field_info.annotation)
+    return field.name, model, model()
 
 
 def _headers(model: type[BaseModel], request: Request) -> dict[str, str]:
@@ -162,9 +164,9 @@ def _headers(model: type[BaseModel], request: Request) -> dict[str, str]:
     return {name: ", ".join(values) for name, values in found.items() if values}
 
 
-def _read(model: type[M], given: Mapping[str, str]) -> M:
+def _read(model: type[M], nothing: M, given: Mapping[str, str]) -> M:
     if not given:
-        return model()
+        return nothing
     try:
         return model.model_validate(given)
     except ValidationError as error:

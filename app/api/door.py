@@ -18,6 +18,8 @@ from app.api.intake import Body, Intake
 from app.domain.errors import Overloaded, PayloadTooLarge
 
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+# A path in which nothing is encoded.
+_PLAIN: Final = re.compile(rb"[\x21-\x24\x26-\x3e\x40-\x7e]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _QUIET: Final = {"/healthz", "/readyz", "/metrics"}
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -139,6 +141,8 @@ def routable(raw_path: bytes) -> str:
 
     What is not UTF-8 stays encoded too, and so is the name of nothing.
     """
+    if _PLAIN.fullmatch(raw_path):
+        return raw_path.decode()
     return "/".join(_segments(raw_path.partition(b"?")[0].split(b"/")))
 
 
