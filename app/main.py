@@ -82,6 +82,8 @@ def create_app(settings: Settings | None = None, *, serves: bool = True, keyless
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        # What an exception says can quote a conversation, and would go wherever the environment tells OpenTelemetry to.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.meter = meter
     _include_routes(app)

@@ -120,16 +120,20 @@ def _frame(message: Mapping[str, Any]) -> int:
 
 def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
     """Yield what a message says: texts to count, and tokens that are counted already."""
-    rest: list[tuple[str, Any]] = []
+    deep: list[tuple[str, Any]] = []
     for field, value in message.items():
         # Most messages are texts and nothing else.
-        if isinstance(value, str):
-            if value and field not in _NOT_TEXT:
-                yield _string(field, value)
-        elif field == RESERVED:
-            rest += (("", piece) for piece in unshaped(message))
-        else:
-            rest.append((field, value))
+        if not isinstance(value, str):
+            deep.append((field, value))
+        elif value and field not in _NOT_TEXT:
+            yield _string(field, value)
+    if RESERVED in message:
+        deep = [item for item in deep if item[0] != RESERVED] + [("", piece) for piece in unshaped(message)]
+    yield from _inside(deep)
+
+
+def _inside(rest: list[tuple[str, Any]]) -> Iterator[str | int]:
+    """Yield what fields hold that are no texts."""
     while rest:
         field, value = rest.pop()
         if field in _NOT_TEXT or not (value or field in _ARGUMENT_FIELDS):
