@@ -90,22 +90,23 @@ def create_app(settings: Settings | None = None, *, serves: bool = True, keyless
     errors.install(app)
     documentation.install(app)
 
-    # From the innermost to the outermost.
-    app.layers = [
-        partial(Shortcut, routes=[*events.direct.routes, *views.direct.routes]),
-        partial(Guard, keyless=keyless, show=settings.show.model_dump(), rates=_rates(settings)),
-        partial(Door, intake=_intake(settings), new_id=bootstrap.new_id, answered=meter.answered),
-    ]
+    app.layers = _layers(settings, meter, keyless)
     return app
 
 
-def _intake(settings: Settings) -> Intake:
-    return Intake(
+def _layers(settings: Settings, meter: Meter, keyless: Keyless) -> Sequence[Callable[[ASGIApp], ASGIApp]]:
+    """Return our own layers, from the innermost to the outermost."""
+    intake = Intake(
         body_bytes=settings.max.body_bytes,
         open_requests=settings.max.open_requests,
         open_bytes=settings.max.open_bytes,
         seconds=settings.request_seconds,
     )
+    return [
+        partial(Shortcut, routes=[*events.direct.routes, *views.direct.routes]),
+        partial(Guard, keyless=keyless, show=settings.show.model_dump(), rates=_rates(settings)),
+        partial(Door, intake=intake, new_id=bootstrap.new_id, answered=meter.answered),
+    ]
 
 
 def _include_routes(app: FastAPI) -> None:

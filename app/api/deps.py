@@ -165,7 +165,8 @@ def _decoded(content: bytes, shape: type[T], max_depth: int) -> T:
         raise MalformedRequest(f"the body is not UTF-8: see byte {error.start}") from error
     exact_json.check_bounds(text, max_depth)
     try:
-        read: T = _reader(shape).decode(content)  # type: ignore[arg-type] - a class is hashable
+        # mypy does not take every class for hashable.
+        read: T = _reader(shape).decode(content)  # type: ignore[arg-type]
     except msgspec.DecodeError as error:
         raise _explained(error, text) from error
     return read
