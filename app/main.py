@@ -1,9 +1,11 @@
 """The HTTP application."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import Depends, FastAPI
+from starlette.types import ASGIApp
 
 from app import __version__, bootstrap, logs
 from app.api import (
@@ -28,6 +30,23 @@ from app.metrics import Meter
 from app.settings import Settings
 
 
+class _Turnlog(FastAPI):
+    """The application, whose own layers stand around the framework's.
+
+    The framework puts added middleware inside of three layers that it always has. They do for every request what the
+    door does anyway, and take as long as it does.
+    """
+
+    layers: Sequence[Callable[[ASGIApp], ASGIApp]] = ()
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return what serves a request, as Starlette asks for once."""
+        stack = super().build_middleware_stack()
+        for layer in self.layers:
+            stack = layer(stack)
+        return stack
+
+
 def create_app(settings: Settings | None = None, *, serves: bool = True, keyless: Keyless = "local") -> FastAPI:
     """Build the application; without settings it reads them from the environment, as a server process does.
 
@@ -48,7 +67,7 @@ def create_app(settings: Settings | None = None, *, serves: bool = True, keyless
             app.state.context = context
             yield
 
-    app = FastAPI(
+    app = _Turnlog(
         title="turnlog",
         version=__version__,
         summary="Session memory for LLM agents.",
@@ -63,26 +82,31 @@ def create_app(settings: Settings | None = None, *, serves: bool = True, keyless
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
+        # What an exception says can quote a conversation, and would go wherever the environment tells OpenTelemetry to.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.meter = meter
     _include_routes(app)
     errors.install(app)
     documentation.install(app)
 
-    # The one that is added last is the outermost.
-    app.add_middleware(Shortcut, routes=[*events.direct.routes, *views.direct.routes])
-    app.add_middleware(Guard, keyless=keyless, show=settings.show.model_dump(), rates=_rates(settings))
-    app.add_middleware(Door, intake=_intake(settings), new_id=bootstrap.new_id, answered=meter.answered)
+    app.layers = _layers(settings, meter, keyless)
     return app
 
 
-def _intake(settings: Settings) -> Intake:
-    return Intake(
+def _layers(settings: Settings, meter: Meter, keyless: Keyless) -> Sequence[Callable[[ASGIApp], ASGIApp]]:
+    """Return our own layers, from the innermost to the outermost."""
+    intake = Intake(
         body_bytes=settings.max.body_bytes,
         open_requests=settings.max.open_requests,
         open_bytes=settings.max.open_bytes,
         seconds=settings.request_seconds,
     )
+    return [
+        partial(Shortcut, routes=[*events.direct.routes, *views.direct.routes]),
+        partial(Guard, keyless=keyless, show=settings.show.model_dump(), rates=_rates(settings)),
+        partial(Door, intake=intake, new_id=bootstrap.new_id, answered=meter.answered),
+    ]
 
 
 def _include_routes(app: FastAPI) -> None:

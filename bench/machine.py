@@ -15,7 +15,17 @@ import psutil
 from bench import pgbench
 from bench.postgres import DURABLE
 
-_PACKAGES: Final = ("fastapi", "starlette", "uvicorn", "uvloop", "sqlalchemy", "asyncpg", "msgspec", "tiktoken")
+_PACKAGES: Final = (
+    "fastapi",
+    "starlette",
+    "uvicorn",
+    "uvloop",
+    "sqlalchemy",
+    "asyncpg",
+    "msgspec",
+    "tiktoken",
+    "toktok-rs",
+)
 
 
 async def about(connection: Any) -> dict[str, Any]:

@@ -136,8 +136,21 @@ def test_a_missing_or_damaged_vocabulary_is_refused(monkeypatch: pytest.MonkeyPa
     known = encodings._VOCABULARIES["cl100k_base"]
     facts = {"file": known.file, "sha256": known.sha256, "pattern": known.pattern} | field
     monkeypatch.setitem(encodings._VOCABULARIES, "damaged", encodings._Vocabulary(**facts))
+    monkeypatch.setattr(encodings, "toktok", None)  # which brings its own
     with pytest.raises(encodings.DamagedVocabulary, match="vocabulary of damaged"):
         TokenCounter("damaged")
+
+
+def test_without_toktok_tiktoken_counts_the_same(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, plain: tiktoken.Encoding
+) -> None:
+    assert encodings.toktok is not None, "the suite is to run with both"
+    fast = encodings.counter(encoding)
+    monkeypatch.setattr(encodings, "toktok", None)
+    slow = encodings.counter.__wrapped__(encoding)
+    assert slow is not fast
+    for text in ("", "Hello <|endoftext|> world", "的 naïve 😀 question", prose(20_000)):
+        assert slow(text) == fast(text) == len(plain.encode_ordinary(text))
 
 
 def test_the_counter_says_which_encoding_it_uses() -> None:

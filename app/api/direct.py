@@ -62,6 +62,7 @@ class Direct(APIRoute):
         given = self.dependant
         solvers = [(one.name, _solver(one)) for one in given.dependencies if one.call not in _BUILT_IN]
         query, headers = _model(given.query_params), _model(given.header_params)
+        fields = {name.replace("_", "-").encode(): name for name in headers[1].model_fields} if headers else {}
         known, needs = query_names(given), access.needs_of(self)
 
         async def serve(request: Request) -> Response:
@@ -73,9 +74,9 @@ class Direct(APIRoute):
                 values[given.request_param_name] = request
             check_names(request.query_params.multi_items(), known)
             if query:
-                values[query[0]] = _read(query[1], request.query_params)
+                values[query[0]] = _read(*query[1:], request.query_params)
             if headers:
-                values[headers[0]] = _read(headers[1], _headers(headers[1], request))
+                values[headers[0]] = _read(*headers[1:], _headers(fields, request))
             return await function(**values)
 
         return serve
@@ -146,25 +147,31 @@ def _solver(dependency: Dependant) -> Solver:
     return lambda request: call(**{field.name: request.path_params[field.alias]})
 
 
-def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel]] | None:
+def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel], BaseModel] | None:
+    """Return the name of a function's only model of this kind, the model, and what it is when nothing is given."""
     if not fields:
         return None
     (field,) = fields
-    return field.name, cast("type[BaseModel]", field.field_info.annotation)
+    model = cast("type[BaseModel]", field.field_info.annotation)
+    return field.name, model, model()
 
 
-def _headers(model: type[BaseModel], request: Request) -> dict[str, str]:
-    """Return those headers that a model names. Lines that say the same are one, and others are a list of their values.
+def _headers(names: Mapping[bytes, str], request: Request) -> dict[str, str]:
+    """Return some headers by other names. Lines that say the same are one, and others are a list of their values.
 
     A proxy that doubles an Idempotency-Key must not make another key of it.
     """
-    found = {name: dict.fromkeys(request.headers.getlist(name.replace("_", "-"))) for name in model.model_fields}
-    return {name: ", ".join(values) for name, values in found.items() if values}
+    found: dict[str, dict[str, None]] = {}
+    for header, value in request.scope["headers"]:
+        name = names.get(header)
+        if name is not None:
+            found.setdefault(name, {})[value.decode("latin-1")] = None
+    return {name: ", ".join(values) for name, values in found.items()}
 
 
-def _read(model: type[M], given: Mapping[str, str]) -> M:
+def _read(model: type[M], nothing: M, given: Mapping[str, str]) -> M:
     if not given:
-        return model()
+        return nothing
     try:
         return model.model_validate(given)
     except ValidationError as error:

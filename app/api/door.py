@@ -8,7 +8,6 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 import structlog
-from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +17,8 @@ from app.api.intake import Body, Intake
 from app.domain.errors import Overloaded, PayloadTooLarge
 
 _REQUEST_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
+# A path in which nothing is encoded.
+_PLAIN: Final = re.compile(rb"[\x21-\x24\x26-\x3e\x40-\x7e]*")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _QUIET: Final = {"/healthz", "/readyz", "/metrics"}
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-(?P<trace>[0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -71,7 +72,7 @@ class Door:
             return
         body = Body(self.intake, receive)
         try:
-            announced = visit.headers.get("content-length", "")
+            announced = visit.header(b"content-length")
             if announced.isdigit() and int(announced[:20]) > self.intake.body_bytes:
                 too_large = PayloadTooLarge(limit_bytes=self.intake.body_bytes)
                 await errors.of(too_large, visit.request_id)(visit.scope, receive, visit.send)
@@ -103,13 +104,14 @@ class _Visit:
 
     def __init__(self, scope: Scope, new_id: Callable[[], str], send: Send) -> None:
         self.started = time.perf_counter()
-        self.headers = Headers(scope=scope)
+        # The first of each name, which is what a header is when it comes twice. The last in this order is that.
+        self._headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self.method = scope["method"]
-        given = self.headers.get("x-request-id", "")
+        given = self.header(b"x-request-id")
         self.request_id = given if _REQUEST_ID.fullmatch(given) else new_id()
         self.status: int | None = None
         self._send = send
-        trace = _TRACEPARENT.fullmatch(self.headers.get("traceparent", ""))
+        trace = _TRACEPARENT.fullmatch(self.header(b"traceparent"))
         self.log_ids: dict[str, str] = {
             "request_id": self.request_id,
             **({"trace_id": trace["trace"]} if trace else {}),
@@ -122,15 +124,22 @@ class _Visit:
             "state": {**scope.get("state", {}), "request_id": self.request_id},
         }
 
+    def header(self, name: bytes) -> str:
+        """Return a header of the request, empty when it has none."""
+        return self._headers.get(name, b"").decode("latin-1")
+
     async def send(self, message: Message) -> None:
         """Send a part of the answer, with the request's id on it."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            headers = MutableHeaders(scope=message)
-            headers["X-Request-Id"] = self.request_id
-            headers["X-Content-Type-Options"] = "nosniff"
-            # No proxy on the way keeps a conversation; a caller may, and asks whether it is still the same.
-            headers.setdefault("Cache-Control", "private, no-cache" if "etag" in headers else "no-store")
+            headers = dict(message["headers"])
+            added = [(b"x-request-id", self.request_id.encode())]
+            if b"x-content-type-options" not in headers:
+                added.append((b"x-content-type-options", b"nosniff"))
+            if b"cache-control" not in headers:
+                # No proxy on the way keeps a conversation; a caller may, and asks whether it is still the same.
+                added.append((b"cache-control", b"private, no-cache" if b"etag" in headers else b"no-store"))
+            message["headers"] = [*message["headers"], *added]
         await self._send(message)
 
 
@@ -139,6 +148,8 @@ def routable(raw_path: bytes) -> str:
 
     What is not UTF-8 stays encoded too, and so is the name of nothing.
     """
+    if _PLAIN.fullmatch(raw_path):
+        return raw_path.decode()
     return "/".join(_segments(raw_path.partition(b"?")[0].split(b"/")))
 
 

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from app.domain.errors import InvalidRequest
 from app.domain.ranges import Ranges
@@ -22,8 +22,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: Final[tuple[Role, ...]] = ("system", "developer", "user", "assistant", "tool")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Draft:
+class Draft(NamedTuple):
     """An event that is not stored yet.
 
     ``body`` is the message (type MESSAGE) or the payload (every other type) as JSON text, exactly as the client wrote

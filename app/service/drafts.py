@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID, uuid5
+
+import msgspec
 
 from app.domain import event, exact_json, message
 from app.domain.errors import InvalidRequest, PayloadTooLarge, Problem
@@ -18,10 +19,11 @@ from app.tokens import LONG_TEXT, TokenCounter
 # The root of all ids that derive from idempotency keys. It must never change, or repeats would be stored twice.
 _KEYS: Final = UUID("0d0c3c7a-5f55-4a39-8e8c-7475726e6c6f")
 LARGEST_TOKEN_COUNT: Final = 2**31 - 1
+# From an event's position and the id that the client gave it to the one that it gets.
+_IdOf: TypeAlias = Callable[[int, str | None], str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
     """An event as a client wrote it. ``message``, ``payload`` and ``metadata`` are JSON text, None when absent.
 
     ``native`` is the JSON text of what a message from another provider keeps under the reserved key. ``place`` is the
@@ -67,7 +69,7 @@ async def make(ctx: Context, batch: Sequence[NewEvent], *, idempotency_key: str 
 
     def id_of(position: int, given: str | None) -> str:
         if given is not None:
-            return given
+            return event.check_id(given)
         return id_from_key(idempotency_key, position) if idempotency_key is not None else ctx.new_id()
 
     size = sum(len(new.message or new.payload or "") + len(new.native or "") + len(new.metadata or "") for new in batch)
@@ -87,14 +89,12 @@ def _check_ids(batch: Sequence[NewEvent], idempotency_key: str | None) -> None:
         seen.add(new.event_id)
 
 
-def _make_all(
-    batch: Sequence[NewEvent], limits: Limits, counter: TokenCounter, id_of: Callable[[int, str | None], str]
-) -> list[Draft]:
+def _make_all(batch: Sequence[NewEvent], limits: Limits, counter: TokenCounter, id_of: _IdOf) -> list[Draft]:
     drafts: list[Draft] = []
     problems: list[Problem] = []
     for position, new in enumerate(batch):
         try:
-            drafts.append(_draft(new, id_of(position, new.event_id), limits, counter))
+            drafts.append(_draft(new, position, id_of, limits, counter))
         except InvalidRequest as error:
             problems += error.problems
     if problems:
@@ -102,10 +102,9 @@ def _make_all(
     return drafts
 
 
-def _draft(new: NewEvent, event_id: str, limits: Limits, counter: TokenCounter) -> Draft:
+def _draft(new: NewEvent, position: int, id_of: _IdOf, limits: Limits, counter: TokenCounter) -> Draft:
     try:
-        event.check_id(event_id)
-        event.check_type(new.type)
+        event_id = id_of(position, new.event_id)
         _check_fields(new)
         metadata = "{}" if new.metadata is None else _object(new.metadata, "/metadata")
     except InvalidRequest as error:
@@ -151,15 +150,18 @@ def _body(new: NewEvent) -> str:
 
 
 def _check_fields(new: NewEvent) -> None:
-    if new.type == MESSAGE and new.message is None:
-        raise InvalidRequest.at("/message", "an event of type MESSAGE has a message")
-    if new.type == MESSAGE and new.payload is not None:
-        raise InvalidRequest.at("/payload", "an event of type MESSAGE has no payload")
-    if new.type != MESSAGE and new.message is not None:
+    if new.type == MESSAGE:
+        if new.message is None:
+            raise InvalidRequest.at("/message", "an event of type MESSAGE has a message")
+        if new.payload is not None:
+            raise InvalidRequest.at("/payload", "an event of type MESSAGE has no payload")
+        return
+    event.check_type(new.type)
+    if new.message is not None:
         raise InvalidRequest.at("/message", f"an event of type {new.type} has a payload and no message")
-    if new.type != MESSAGE and new.payload is None:
+    if new.payload is None:
         raise InvalidRequest.at("/payload", f"an event of type {new.type} has a payload")
-    if new.type != MESSAGE and new.token_count:
+    if new.token_count:
         raise InvalidRequest.at("/token_count", "custom events count 0 tokens, for no model is sent them")
 
 

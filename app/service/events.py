@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 from app.domain import exact_json
@@ -23,8 +24,7 @@ from app.storage.database import UniqueViolation, Writer
 from app.tokens import LONG_TEXT
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class Appended(NamedTuple):
     """One event of an answer to an append; ``replayed`` when it was stored before."""
 
     event_id: str

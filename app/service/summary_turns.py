@@ -1,7 +1,7 @@
 """The two messages of a summary turn, with what they say of their making (rule 30)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -43,7 +43,7 @@ class SummaryTurn:
         both = {"boundary": seq, **self.known}
         second = {**both, "ledger": self.ledger} if self.ledger else both
         return [
-            replace(message, metadata=msgspec.json.encode(known).decode())
+            message._replace(metadata=msgspec.json.encode(known).decode())
             for message, known in zip(self.messages, (both, second), strict=True)
         ]
 

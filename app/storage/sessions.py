@@ -49,6 +49,7 @@ class Found:
     expired: bool
 
 
+@lru_cache(maxsize=10_000)
 def key_of(tenant: str, session_id: str) -> UUID:
     """Return the key under which a tenant's session is stored; equal for nobody else's."""
     return uuid5(_namespace(tenant), session_id)
