@@ -54,7 +54,7 @@ _MEDIA_FIELDS: Final[Mapping[str, int]] = {
 # Of a text part, this field alone is shown to a model: no annotation, probability or cache directive.
 _TEXT_PARTS: Final = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 # These hold text even if it looks like a data: URL, for a model is shown it as it stands.
-_TEXT_FIELDS: Final = frozenset({"content", "text", "refusal", "name", "arguments", "input"})
+_TEXT_FIELDS: Final = frozenset({"role", "content", "text", "refusal", "name", "arguments", "input"})
 # Arguments that are an object reach the model as JSON.
 _ARGUMENT_FIELDS: Final = frozenset({"arguments", "input"})
 # These hold nothing that a model reads as text: labels, ids, base64 data, signatures, encrypted text, directives.
@@ -129,7 +129,8 @@ def _countable(message: Mapping[str, Any]) -> Iterator[str | int]:
             yield _string(field, value)
     if RESERVED in message:
         deep = [item for item in deep if item[0] != RESERVED] + [("", piece) for piece in unshaped(message)]
-    yield from _inside(deep)
+    if deep:
+        yield from _inside(deep)
 
 
 def _inside(rest: list[tuple[str, Any]]) -> Iterator[str | int]:

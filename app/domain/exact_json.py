@@ -75,7 +75,7 @@ def parse(text: str) -> Json:
         value, is_repeated = _decoded(text)
     except json.JSONDecodeError as error:
         raise InvalidRequest.at("", f"is not JSON: {error.msg} at character {error.pos}") from error
-    if is_repeated or _SURROGATE_ESCAPE.search(text):
+    if is_repeated or ("\\" in text and _SURROGATE_ESCAPE.search(text)):
         _check_places(value)
     return value
 
@@ -83,9 +83,21 @@ def parse(text: str) -> Json:
 def _decoded(text: str) -> tuple[Json, bool]:
     """Return the value, and whether a key occurs twice in it: where, the decoder that finds out cannot tell."""
     try:
-        return _STRICT.decode(text), False
+        return _strict(text), False
     except _IsRepeated:
         return _LENIENT.decode(text), True
+
+
+def _strict(text: str) -> Json:
+    value: Json
+    try:
+        # What comes out of a body has no white space around it, and looking for some takes a third of the time.
+        value, end = _STRICT.raw_decode(text)
+    except json.JSONDecodeError:
+        end = -1
+    if end != len(text):
+        value = _STRICT.decode(text)
+    return value
 
 
 def _unrepeated(pairs: list[tuple[str, Json]]) -> dict[str, Json]:

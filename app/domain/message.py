@@ -1,8 +1,8 @@
 """Chat messages as clients send them: the OpenAI shape, checked, with everything unknown left alone."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from types import NoneType
+from typing import Any, Final, NamedTuple, cast
 
 from app.domain.errors import InvalidRequest
 from app.domain.event import ROLES, Role
@@ -10,6 +10,7 @@ from app.domain.exact_json import Json
 
 # Under this key a stored message keeps what only the provider it came from understands. Clients do not send it.
 RESERVED: Final = "turnlog"
+_TEXT_OR_NOTHING: Final = (str, NoneType)
 # What the OpenAI shape carries of the pieces of Anthropic, of the Responses API and of Gemini.
 _SHAPED_BLOCKS: Final = frozenset({"text", "image", "document", "search_result", "tool_use", "tool_result"})
 _SHAPED_ITEMS: Final = frozenset(
@@ -21,8 +22,7 @@ _SHAPED_PARTS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """What the rules need to know of a message: who speaks, which tool calls it makes and which it answers."""
 
     role: Role
@@ -49,7 +49,7 @@ def check(message: Json) -> Shape:
     role = cast("Role", role)
     _check_content(message.get("content"), role)
     for field in ("name", "refusal", "tool_call_id"):
-        if not isinstance(message.get(field), str | None):
+        if not isinstance(message.get(field), _TEXT_OR_NOTHING):
             raise InvalidRequest.at(f"/{field}", "is a string")
     calls = _calls(message, role)
     if role == "tool":
