@@ -47,7 +47,8 @@ def check_bounds(text: str, max_depth: int) -> None:
     """
     # Only a text with many brackets can nest deeply, so the usual body is not scanned a second time.
     brackets = text.count("[") + text.count("{")
-    may_have_many = brackets + text.count(",") > MOST_VALUES
+    # Each value takes a character, so a short text has few.
+    may_have_many = len(text) > MOST_VALUES and brackets + text.count(",") > MOST_VALUES
     if brackets <= max_depth and not may_have_many:
         return
     depth = values = 0
