@@ -9,6 +9,7 @@ from app import __version__
 from app.api import answers, schemas
 from app.api.deps import DEFAULT_PAGE, Ctx
 from app.api.documentation import operation
+from app.domain import exact_json
 from app.domain.chat_memory import DEFAULT_MAX_MESSAGES
 from app.service.context import Summarizing
 from app.service.views import FORMATS, PROVIDER_FORMATS
@@ -50,7 +51,7 @@ async def capabilities(ctx: Ctx) -> Response:
         schemas.Capabilities(
             version=__version__,
             formats={"in": list(PROVIDER_FORMATS), "out": list(FORMATS)},
-            limits=asdict(limits),
+            limits={**asdict(limits), "json_values": exact_json.MOST_VALUES},
             defaults={
                 "ttl_seconds": ctx.default_ttl_seconds,
                 "policy": ctx.default_policy is not None,

@@ -140,4 +140,7 @@ class Pool:
         """Close the idle connections; those that are still lent are ended when they come back."""
         self._is_closed = True
         idle, self._idle = self._idle, []
-        await asyncio.gather(*map(self._end, idle), *self._ending)
+        await asyncio.gather(*map(self._end, idle))
+        # One that ends badly has others end, too.
+        while self._ending:
+            await asyncio.wait(set(self._ending))

@@ -202,6 +202,7 @@ def test_the_limits_are_those_of_the_settings(small: Service) -> None:
             "event_bytes": 1024,
             "batch_events": 3,
             "json_depth": 10,
+            "json_values": 100_000,
             "metadata_bytes": 1024,
             "page": 1000,
             "open_requests": 1000,

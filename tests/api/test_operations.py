@@ -59,6 +59,7 @@ def test_capabilities_tell_what_the_server_takes(http: httpx.Client) -> None:
             "event_bytes": 4 * 1024 * 1024,
             "batch_events": 1000,
             "json_depth": 100,
+            "json_values": 100_000,
             "metadata_bytes": 64 * 1024,
             "page": 1000,
             "open_requests": 1000,
