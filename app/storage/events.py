@@ -16,6 +16,7 @@ from sqlalchemy import (
     and_,
     any_,
     bindparam,
+    case,
     cast,
     func,
     literal,
@@ -28,10 +29,12 @@ from app.domain.event import Draft, StoredEvent
 from app.domain.log import Filters, Listed, Page
 from app.domain.ranges import Ranges
 from app.storage import rows
-from app.storage.database import Reader, Writer
+from app.storage.database import Reader, Row, Writer
 from app.storage.tables import events, sessions
 
 EVENT_ID_CONSTRAINT: Final = "uq_events_session_key_event_id"
+# Of messages, payloads and metadata in one page of a list.
+PAGE_BYTES: Final = 16 * 1024 * 1024
 
 
 async def append(writer: Writer, key: UUID, drafts: Sequence[Draft], *, expected_version: int | None) -> int | None:
@@ -112,11 +115,16 @@ _SHOWN: Final = text(f"""
 """)  # noqa: S608
 
 
-async def page(reader: Reader, key: UUID, filters: Filters, part: Page) -> list[Listed]:
-    """Return a page of a session's log, in one statement."""
+async def page(reader: Reader, key: UUID, filters: Filters, part: Page) -> tuple[list[Listed], bool]:
+    """Return a page of a session's log, in one statement, and whether more follows.
+
+    It ends early, behind the event with which it has ``PAGE_BYTES``: a thousand of the largest would be 4 GiB.
+    """
     statement = _page(_Shape.of(filters), part.order == "desc", part.after is not None, part.before is not None)
-    bounds = {"after": part.after, "before": part.before, "limit": part.limit}
-    return await _listed(reader, statement, {**_parameters(key, filters), **bounds})
+    bounds = {"after": part.after, "before": part.before, "limit": part.limit + 1, "bytes": PAGE_BYTES}
+    found = await reader.all(statement, {**_parameters(key, filters), **bounds})
+    taken = [row for row in found[: part.limit] if row.body is not None]
+    return [_shown(row) for row in taken], len(found) > len(taken)
 
 
 async def newest(reader: Reader, key: UUID, filters: Filters, count: int) -> list[Listed]:
@@ -153,12 +161,19 @@ def _parameters(key: UUID, filters: Filters) -> dict[str, Any]:
 @cache
 def _page(shape: _Shape, newest_first: bool, after: bool, before: bool) -> Select[Any]:  # noqa: FBT001
     seq = events.c.seq
-    query = _matches(shape).order_by(seq.desc() if newest_first else seq).limit(_LIMIT)
+    query = _matches(shape, as_text=False).order_by(seq.desc() if newest_first else seq).limit(_LIMIT)
     if after:
         query = query.where(seq > bindparam("after", type_=BigInteger))
     if before:
         query = query.where(seq < bindparam("before", type_=BigInteger))
-    return query
+    # How long a body is Postgres knows without reading it.
+    found = query.subquery("found").c
+    order = found.seq.desc() if newest_first else found.seq
+    size = func.octet_length(cast(found.body, Text)) + func.octet_length(cast(found.metadata, Text))
+    bytes_before = func.coalesce(func.sum(size).over(order_by=order, rows=(None, -1)), 0)
+    body = case((bytes_before < bindparam("bytes", type_=BigInteger), cast(found.body, Text)))
+    written = {"body": body, "metadata": cast(found.metadata, Text)}
+    return select(*[written.get(one.name, one).label(one.name) for one in found]).order_by(order)
 
 
 @cache
@@ -182,7 +197,7 @@ def _find() -> Select[Any]:
     )
 
 
-def _matches(shape: _Shape) -> Select[Any]:
+def _matches(shape: _Shape, *, as_text: bool = True) -> Select[Any]:
     """Select a log's events with their coverage by the newest boundary."""
     e, key = events.c, bindparam("key", type_=Uuid)
     boundary = events.alias("boundary")
@@ -194,7 +209,7 @@ def _matches(shape: _Shape) -> Select[Any]:
     )
     query = select(
         e.seq, e.type, e.role, e.synthetic, e.token_count, cast(e.call_ids, Text).label("call_ids"),
-        e.event_id, cast(e.body, Text).label("body"), cast(e.metadata, Text).label("metadata"),
+        e.event_id, *([cast(one, Text).label(one.name) if as_text else one for one in (e.body, e.metadata)]),
         e.timestamp, e.stored_at,
         and_(e.type == "MESSAGE", e.seq.op("<@")(func.coalesce(coverage, _NOTHING))).label("is_covered"),
     ).where(e.session_key == key)  # fmt: skip
@@ -212,4 +227,8 @@ _NOTHING: Final = cast(literal("{}"), INT8MULTIRANGE)
 
 
 async def _listed(reader: Reader, statement: Select[Any], parameters: Mapping[str, Any]) -> list[Listed]:
-    return [Listed(event=rows.whole(row), covered=row.is_covered) for row in await reader.all(statement, parameters)]
+    return [_shown(row) for row in await reader.all(statement, parameters)]
+
+
+def _shown(row: Row) -> Listed:
+    return Listed(event=rows.whole(row), covered=row.is_covered)

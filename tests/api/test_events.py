@@ -932,3 +932,26 @@ def test_an_expired_session_is_recreated_by_an_append_that_may_create(service: S
     talk.append(*turns(2))
     expire(service, talk.id)
     assert talk.append(HELLO, status=201)["version"] == 1
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("filters", [{}, {"types": "MESSAGE", "roles": "user", "synthetic": False}])
+def test_a_page_of_long_events_ends_early_and_the_next_goes_on(talk: Talk, order: str, filters: dict[str, Any]) -> None:
+    long = "x" * 3_000_000
+    for number in range(8):
+        talk.append({"role": "user", "content": f"{number} {long}"}, {"role": "user", "content": f"{number} short"})
+    params = {"order": order, "limit": 100, **filters}
+    seqs: list[int] = []
+    lengths: list[int] = []
+    while True:
+        answer = talk.http.get(talk.path + "/events", params=params)
+        page = answer.json()
+        lengths.append(len(answer.content))
+        seqs += [event["seq"] for event in page["data"]]
+        assert page["has_more"] == (page["next_cursor"] is not None)
+        if not page["has_more"]:
+            break
+        params["cursor"] = page["next_cursor"]
+    assert seqs == ([*range(1, 17)] if order == "asc" else [*range(16, 0, -1)])
+    assert len(lengths) == 2
+    assert max(lengths) < 21 * 1024 * 1024
