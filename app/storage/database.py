@@ -5,6 +5,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import cache, partial
+from types import TracebackType
 from typing import Any, Final
 
 from sqlalchemy import ClauseElement, NullPool
@@ -116,29 +117,27 @@ class Database:
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Reader]:
         """Open a handle that Postgres refuses every write. Each statement sees its own snapshot."""
-        async with _lent(self._reading) as connection, self._read_only(connection):
+        async with _Lent(self._reading) as connection, self._read_only(connection):
             yield Reader(connection, self._watch)
 
     @asynccontextmanager
     async def aside(self) -> AsyncIterator[Reader]:
         """Open a handle for reading that no number of slow reads keeps busy."""
-        async with _lent(self._aside) as connection, self._read_only(connection):
+        async with _Lent(self._aside) as connection, self._read_only(connection):
             yield Reader(connection, self._watch)
 
     def _read_only(self, connection: Any) -> AbstractAsyncContextManager[None]:
         """Hold a handle to reading: a connection of our own does so by itself, one of a pooler's by a transaction."""
         return self._transaction(connection, readonly=True) if self._pooled else nullcontext()
 
-    @asynccontextmanager
-    async def one_statement(self) -> AsyncIterator[Writer]:
+    def one_statement(self) -> AbstractAsyncContextManager[Writer]:
         """Open a handle for a write that is a single statement and so needs no transaction around it."""
-        async with _lent(self._writing, self._note) as connection:
-            yield Writer(connection, self._watch)
+        return _Lent(self._writing, lambda connection: Writer(connection, self._watch), self._note)
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
         """Open a transaction: committed when the block ends, rolled back when it raises."""
-        async with _lent(self._writing, self._note) as connection, self._transaction(connection):
+        async with _Lent(self._writing, note=self._note) as connection, self._transaction(connection):
             yield Writer(connection, self._watch)
 
     @asynccontextmanager
@@ -195,21 +194,33 @@ class Database:
         await self._writing.close()
 
 
-@asynccontextmanager
-async def _lent(pool: Pool, note: Callable[[Unavailable], None] | None = None) -> AsyncIterator[Any]:
-    """Lend a connection. After a caller who went away, or trouble with the connection, nobody else gets it."""
-    with translated():
-        connection = await pool.take()
-    broken = False
-    try:
-        yield connection
-    except asyncio.CancelledError:
-        broken = True
-        raise
-    except Unavailable as error:
-        broken = True
-        if note:
-            note(error)
-        raise
-    finally:
-        pool.give_back(connection, broken=broken)
+class _Lent:
+    """A connection of a pool, or what is made of one, for as long as a block lasts.
+
+    After a caller who went away, or trouble with the connection, nobody else gets it. Written out, for a generator
+    would take three times as long, and this stands around every statement.
+    """
+
+    __slots__ = ("_connection", "_made_of", "_note", "_pool")
+
+    def __init__(
+        self,
+        pool: Pool,
+        made_of: Callable[[Any], Any] | None = None,
+        note: Callable[[Unavailable], None] | None = None,
+    ) -> None:
+        self._pool = pool
+        self._made_of = made_of
+        self._note = note
+
+    async def __aenter__(self) -> Any:
+        with translated():
+            self._connection = await self._pool.take()
+        return self._connection if self._made_of is None else self._made_of(self._connection)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._note is not None and isinstance(error, Unavailable):
+            self._note(error)
+        self._pool.give_back(self._connection, broken=isinstance(error, asyncio.CancelledError | Unavailable))

@@ -1,7 +1,6 @@
 """What PostgreSQL and its driver refuse, in our words."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Final
 
 import asyncpg
@@ -22,6 +21,7 @@ _OTHER_CONNECTION: Final = {"26000", "42P05"}
 _NO_WRITES: Final = {"53100", "25006"}
 # The driver's words for a connection that cannot be used; the second one's, when a server is killed at an odd moment.
 LOST: Final = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+_THEIRS: Final = (DBAPIError, OSError, TimeoutError, asyncpg.PostgresError, *LOST)
 
 
 class UniqueViolation(Exception):
@@ -40,16 +40,20 @@ class UnknownPooler(Unavailable):
     """A pooler stands in front of the database, and turnlog was not told of it: set TURNLOG_DATABASE_POOLED=true."""
 
 
-@contextmanager
-def translated() -> Iterator[None]:
-    """Turn the driver's errors into ours, by SQLSTATE and constraint name."""
-    try:
-        yield
-    except (DBAPIError, OSError, TimeoutError, asyncpg.PostgresError, *LOST) as error:
-        ours = _ours(error)
-        if ours is None:
-            raise
-        raise ours from error
+class translated:  # noqa: N801 - read as a function, like those of contextlib
+    """Turn the driver's errors into ours, by SQLSTATE and constraint name, while a block lasts."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Raise our error for the driver's."""
+        if isinstance(error, _THEIRS) and (ours := _ours(error)) is not None:
+            raise ours from error
 
 
 def _ours(error: Exception) -> Exception | None:
