@@ -23,7 +23,7 @@ _GATES = {
     "ending": "BEFORE UPDATE ON compaction_attempts FOR EACH ROW WHEN (NEW.status = 'applied')",
     "commit": "AFTER INSERT ON events DEFERRABLE INITIALLY DEFERRED FOR EACH ROW",
 }
-_PASS = """
+_GATE = """
     CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         PERFORM pg_advisory_xact_lock_shared(hashtext(TG_ARGV[0]), hashtext(NEW.session_key::text));
@@ -36,7 +36,7 @@ def build_gates(url: str) -> None:
     """Build the gates into a database of the test's own. They stand open."""
     execute(
         url,
-        _PASS,
+        _GATE,
         *(
             f"CREATE {'CONSTRAINT ' if gate == 'commit' else ''}TRIGGER gate_{gate} {where}"
             f" EXECUTE FUNCTION pass_gate('{gate}')"
