@@ -10,20 +10,21 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 import pytest
 
 from app.storage.attempts import LEASE_SECONDS
-from tests.conftest import cloned, rows, wait_until
+from app.storage.fleet import CLAIM_SECONDS
+from tests.conftest import cloned, execute, rows, wait_until
 from tests.field.modelled import LLM, attempts, condense, long_turns, variables
 from tests.journeys import holding
 from tests.journeys.callers import Caller
+from tests.journeys.killing import Asked, Scene, check_nothing_left, kill_and_ask_again, locked
 from tests.journeys.processes import LONG, Serving, session_of
 from tests.journeys.replayed import boundaries, check_session
 from tests.model_server import ModelServer, Reply, Request
@@ -36,26 +37,6 @@ pytestmark = pytest.mark.skipif(
 _numbers = itertools.count(1)
 BATCH = [user("Hello?"), assistant("Yes."), user("Good.")]
 WINDOW = {"rule": "last_turns", "size": 2}
-
-
-@dataclass
-class Scene:
-    """A service with two workers on a database with gates, and the model that they ask."""
-
-    service: Serving
-    url: str
-    server: ModelServer
-    started: int = 2
-
-    def victim(self) -> int:
-        """Return one of the workers, as soon as there are two again that serve."""
-        wait_until(lambda: self.service.started >= self.started and len(self.service.workers) == 2, LONG)
-        return self.service.workers[0]
-
-    def kill(self, worker: int) -> None:
-        os.kill(worker, signal.SIGKILL)
-        wait_until(lambda: worker not in self.service.workers, LONG)
-        self.started += 1
 
 
 @pytest.fixture(scope="module")
@@ -72,43 +53,6 @@ def scene(postgres: str, template: str) -> Iterator[Scene]:
         left = "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'turnlog'"
         wait_until(lambda: rows(url, left) == [], LONG)
         assert locked(url) == []
-
-
-def locked(url: str) -> list[dict[str, Any]]:
-    """Return what is left of transactions that nobody ends: their connections, and the locks of anybody but us."""
-    return rows(
-        url,
-        "SELECT a.pid, a.state, a.query FROM pg_stat_activity a WHERE a.datname = current_database()"
-        " AND a.pid <> pg_backend_pid() AND a.backend_type = 'client backend'"
-        " AND (a.state LIKE 'idle in transaction%' OR EXISTS (SELECT 1 FROM pg_locks l WHERE l.pid = a.pid))",
-    )
-
-
-class Asked(NamedTuple):
-    """A request that its worker does not survive."""
-
-    talk: Talk
-    path: str
-    body: dict[str, Any]
-    headers: dict[str, str]
-
-    def send(self, caller: Caller, *, half: bool = False) -> None:
-        caller.send(self.talk.path + self.path, self.body, self.headers, half=half)
-
-    def again(self) -> Any:
-        """Send it, as it is, until it is answered: by the other worker, or by the one in the dead one's place."""
-        end = time.monotonic() + LONG
-        while time.monotonic() < end:
-            try:
-                with httpx.Client(base_url=self.talk.http.base_url, timeout=LONG) as own:
-                    answer = own.post(self.talk.path + self.path, json=self.body, headers=self.headers)
-            except httpx.TransportError:
-                continue
-            if answer.status_code != 503:
-                assert answer.status_code in {200, 201}, answer.text
-                return answer.json()
-            time.sleep(0.05)
-        raise AssertionError("nobody ever answered")
 
 
 def four(http: httpx.Client) -> dict[str, Asked]:
@@ -188,18 +132,6 @@ def test_a_worker_killed_in_any_phase_leaves_all_or_nothing_and_the_same_request
         check_nothing_left(scene)
 
 
-def kill_and_ask_again(
-    scene: Scene, worker: int, threads: ThreadPoolExecutor, asked: dict[str, Asked]
-) -> Sequence[Callable[[], Any]]:
-    """Kill the worker and send everything again, while what held it may still be held; the other worker answers."""
-    scene.kill(worker)
-    again = [threads.submit(one.again) for one in asked.values()]
-    with scene.service.client() as other:
-        assert other.get("/healthz").status_code == 200
-        assert other.put(f"/v1/sessions/other-{next(_numbers)}", json={}).status_code == 201
-    return [one.result for one in again]
-
-
 def check_append(asked: Asked, receipt: Any, ids: list[str] | None) -> None:
     """The batch is there once, behind what was there before, and whoever sends it again is told the same."""
     told = [(one["id"], one["seq"]) for one in receipt["events"]]
@@ -212,12 +144,6 @@ def check_append(asked: Asked, receipt: Any, ids: list[str] | None) -> None:
     assert [(one["id"], one["seq"]) for one in once_more["events"]] == told
     assert once_more["version"] == asked.talk.session()["version"] == 15
     asked.talk.append(user("And on."))
-
-
-def check_nothing_left(scene: Scene) -> None:
-    """Nobody waits, nothing is locked, and no transaction is left alone."""
-    wait_until(lambda: holding.waiting(scene.url) == [] and locked(scene.url) == [], LONG)
-    assert rows(scene.url, "SELECT 1 FROM compaction_attempts WHERE status = 'running'") == []
 
 
 # A compaction by the model: where its worker dies, and how often the model may have been asked in the end.
@@ -274,3 +200,48 @@ def check_summary(talk: Talk, outcome: Any) -> None:
     assert [(one["status"], one["error"]) for one in dead] in ([], [("abandoned", "holder-died")])
     talk.append(*long_turns(6))
     assert condense(talk, last_turns=2)["status"] == "applied"
+
+
+def test_a_scheduler_whose_worker_is_killed_leaves_its_sessions_to_the_next_as_soon_as_its_claims_have_run_out(
+    scene: Scene,
+) -> None:
+    """One run is killed while it writes its boundaries, another one while the model is asked."""
+    worker = scene.victim()
+    names = {"plain": [f"plain-{number}" for number in range(3)], "told": ["told"]}
+    due = {"type": "turn_count", "threshold": 3}
+    scene.server.answer = Reply(hangs=True)
+    before = len(scene.server.requests)
+    with ExitStack() as stack:
+        http = stack.enter_context(scene.service.client())
+        for run, name in [(run, name) for run, of_run in names.items() for name in of_run]:
+            policy = {"window": WINDOW, "trigger": due, **({"summarizer": LLM} if run == "told" else {})}
+            http.put(f"/v1/sessions/{name}", json={"policy": policy, "metadata": {"run": run}}).raise_for_status()
+            Talk(http, name).append(*long_turns(6))
+        callers = [stack.enter_context(Caller(scene.service, worker)) for _ in names]
+        with holding.held(scene.url, holding.at_gate("boundary", "plain-1")):
+            for caller, run in zip(callers, names, strict=True):
+                caller.send("/v1/compact", {"metadata": {"run": run}}, {})
+            scene.server.wait_for(before + 1)
+            wait_until(lambda: len(holding.waiting(scene.url)) == 1)
+            scene.kill(worker)
+            scene.check_other()
+        scene.server.answer = "A summary."
+        wait_until(lambda: holding.waiting(scene.url) == [])
+        let_claims_run_out(scene)
+        report = http.post("/v1/compact", json={}).json()
+        assert (report["failed"], report["remaining"], report["deferred"]) == (0, 0, 0)
+        for name in [*names["plain"], *names["told"]]:
+            assert len(boundaries(check_session(Talk(http, name), every_version=True))) == 1
+        assert len(scene.server.requests) == before + 2
+        check_nothing_left(scene)
+
+
+def let_claims_run_out(scene: Scene) -> None:
+    """See that claims and leases end by themselves and soon, and have that time pass at once."""
+    longest = "SELECT extract(epoch FROM max({0}) - now()) AS left FROM {1} WHERE {0} IS NOT NULL"
+    for column, table, most in (
+        ("claimed_until", "sessions", CLAIM_SECONDS), ("alive_until", "compaction_attempts", LEASE_SECONDS),
+    ):  # fmt: skip
+        [found] = rows(scene.url, longest.format(column, table))
+        assert (found["left"] or 0) <= most
+        execute(scene.url, f"UPDATE {table} SET {column} = now() WHERE {column} > now()")  # noqa: S608
