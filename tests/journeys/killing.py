@@ -15,7 +15,9 @@ from tests.journeys import holding
 from tests.journeys.callers import Caller
 from tests.journeys.processes import LONG, Serving
 from tests.model_server import ModelServer
-from tests.talk import Talk
+from tests.talk import Talk, user
+
+_TABLE_HELD = "SELECT 1 FROM pg_locks WHERE relation = 'events'::regclass AND mode = 'AccessExclusiveLock' AND granted"
 
 
 @dataclass
@@ -41,7 +43,11 @@ class Scene:
         """The worker that is left answers, on new connections."""
         with self.service.client() as other:
             assert other.get("/healthz").status_code == 200
-            assert other.put(f"/v1/sessions/other-{self.started}", json={}).status_code in {200, 201}
+            talk = Talk(other, f"other-{self.started}")
+            assert other.put(talk.path, json={}).status_code in {200, 201}
+            # A test that holds the whole table holds everybody's events.
+            if not rows(self.url, _TABLE_HELD):
+                assert talk.append(user("Are you well?"))["version"] == talk.view()["version"]
 
 
 def locked(url: str) -> list[dict[str, Any]]:
