@@ -16,6 +16,13 @@ _RESET = struct.pack("ii", 1, 0)
 _CHUNK = 65536
 
 
+class _Silence:
+    """Whether one connection's packets vanish, those of both directions."""
+
+    def __init__(self) -> None:
+        self.is_on = False
+
+
 class Proxy:
     """Forwards every connection to a unix socket, until it is told to do something else. It runs in its own thread."""
 
@@ -29,6 +36,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._budget: int | None = None
         self._mark: tuple[bytes, bool] | None = None
+        self._silencing: tuple[bytes, bool] | None = None
         self.marked = threading.Event()
 
     def __enter__(self) -> Self:
@@ -65,6 +73,14 @@ class Proxy:
         self.marked.clear()
         self._mark = (mark, after)
 
+    def silence_at(self, mark: bytes, *, after: bool = False) -> None:
+        """Drop all packets of the one connection on which a client sends these bytes; the others flow.
+
+        From this packet on, or ``after`` it: then the server hears it, and its answer is lost. It stays so.
+        """
+        self.marked.clear()
+        self._silencing = (mark, after)
+
     def cut_after(self, count: int) -> None:
         """Reset a connection as soon as the clients have sent so many bytes more."""
         self._budget = count
@@ -72,7 +88,7 @@ class Proxy:
     def heal(self, target: Path | None = None) -> None:
         """Forward again, what was held back too; from now on perhaps to another server."""
         self.target = target or self.target
-        self.delay, self._budget, self._mark = 0.0, None, None
+        self.delay, self._budget, self._mark, self._silencing = 0.0, None, None, None
         self._do(self._heal())
 
     # How it does it.
@@ -116,16 +132,20 @@ class Proxy:
             self._reset(writer)
             return
         self._writers.add(down)
-        flows = (self._flow(reader, down, is_client=True), self._flow(up, writer, is_client=False))
+        silence = _Silence()
+        flows = (self._flow(reader, down, silence, is_client=True), self._flow(up, writer, silence, is_client=False))
         await asyncio.gather(*flows)
         for one in (writer, down):
             self._writers.discard(one)
 
-    async def _flow(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, is_client: bool) -> None:
+    async def _flow(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, silence: _Silence, *, is_client: bool
+    ) -> None:
         with suppress(OSError):
             while chunk := await source.read(_CHUNK):
                 if self.delay:
                     await asyncio.sleep(self.delay)
+                chunk = self._heard(chunk, silence, is_client=is_client)
                 mark = self._mark if is_client else None
                 if mark and mark[0] in chunk:
                     self._mark = None
@@ -142,9 +162,23 @@ class Proxy:
                 if is_client and self._budget == 0:
                     self._budget = None
                     await self._cut()
+        if silence.is_on:
+            # Nobody hears the farewell either.
+            return
         # The other direction ends with this one: nobody speaks PostgreSQL's protocol half-closed.
         await self._flows.wait()
         sink.close()
+
+    def _heard(self, chunk: bytes, silence: _Silence, *, is_client: bool) -> bytes:
+        """Return what of a packet gets through."""
+        if silence.is_on:
+            return b""
+        if is_client and self._silencing and self._silencing[0] in chunk:
+            (_, after), self._silencing = self._silencing, None
+            silence.is_on = True
+            self.marked.set()
+            return chunk if after else b""
+        return chunk
 
     def _reset(self, writer: asyncio.StreamWriter) -> None:
         self._writers.discard(writer)

@@ -1,17 +1,15 @@
 """`kill -9` of the service or of one of its workers in the middle of a purge, and the end of its connection."""
 
-import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 
-import asyncpg
 import httpx
 import pytest
 
 from tests.conftest import execute, rows, wait_until
+from tests.journeys.holding import held
 from tests.journeys.processes import Serving
 from tests.talk import Talk, turns
 
@@ -19,31 +17,6 @@ SESSIONS = 20
 # A purge has deleted the sessions' rows by the time it comes to their events, and waits there for this lock.
 HELD = "LOCK TABLE events IN SHARE MODE"
 WAITING = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%purged AS%' AND wait_event_type = 'Lock'"
-
-
-@contextmanager
-def events_held(url: str) -> Iterator[None]:
-    """Keep everybody from writing to the table of events as long as the block lasts."""
-    begun, done = threading.Event(), threading.Event()
-
-    async def hold() -> None:
-        connection = await asyncpg.connect(url)
-        try:
-            async with connection.transaction():
-                await connection.execute(HELD)
-                begun.set()
-                await asyncio.to_thread(done.wait)
-        finally:
-            await connection.close()
-
-    holder = threading.Thread(target=lambda: asyncio.run(hold()))
-    holder.start()
-    try:
-        assert begun.wait(30)
-        yield
-    finally:
-        done.set()
-        holder.join()
 
 
 def kill(whom: str, service: Serving, url: str) -> None:
@@ -71,7 +44,7 @@ def test_a_purge_that_is_killed_in_the_middle_has_done_nothing_and_the_next_does
             with suppress(httpx.HTTPError), service.client() as http:
                 http.post("/v1/purge")
 
-        with events_held(database_url):
+        with held(database_url, HELD):
             asking = threading.Thread(target=purge)
             asking.start()
             wait_until(lambda: bool(rows(database_url, WAITING)))
