@@ -29,10 +29,12 @@ QUICK = {"fsync": "off"}  # a kill of processes, unlike a loss of power, needs n
 LONG = 20.0  # seconds until something that should have happened has not
 
 SERVICE = """
-import sys, time
+import signal, sys, time
 from pathlib import Path
 from app import embedded
 
+# A suite that a shell runs in the background has it ignored, and all that it starts with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 server = embedded.start(Path(sys.argv[1]), settings={"fsync": "off"})
 pid = server.pid
 try:

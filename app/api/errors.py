@@ -64,6 +64,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TurnlogError, _ours)
     app.add_exception_handler(RequestValidationError, _parameters)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _fault)
 
 
 def problem(
@@ -133,6 +134,11 @@ async def _ours(request: Request, error: Exception) -> Response:
     if isinstance(error, errors.Unavailable) and not isinstance(error, errors.Overloaded):
         log.warning("database.unavailable", cause=type(error.__cause__).__name__, detail=str(error))
     return of(error, request_id_of(request))
+
+
+async def _fault(request: Request, _error: Exception) -> Response:
+    """Answer a fault of ours. The framework raises it again, for the door to log."""
+    return internal(request_id_of(request))
 
 
 async def _parameters(request: Request, error: Exception) -> Response:
