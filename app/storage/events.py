@@ -171,8 +171,8 @@ def _page(shape: _Shape, newest_first: bool, after: bool, before: bool) -> Selec
     order = found.seq.desc() if newest_first else found.seq
     size = func.octet_length(cast(found.body, Text)) + func.octet_length(cast(found.metadata, Text))
     bytes_before = func.coalesce(func.sum(size).over(order_by=order, rows=(None, -1)), 0)
-    body = case((bytes_before < bindparam("bytes", type_=BigInteger), cast(found.body, Text)))
-    written = {"body": body, "metadata": cast(found.metadata, Text)}
+    fits = bytes_before < bindparam("bytes", type_=BigInteger)
+    written = {one.name: case((fits, cast(one, Text))) for one in (found.body, found.metadata)}
     return select(*[written.get(one.name, one).label(one.name) for one in found]).order_by(order)
 
 

@@ -74,7 +74,7 @@ def held(url: str, *statements: str) -> Iterator[None]:
         try:
             async with connection.transaction():
                 for statement in statements:
-                    await connection.execute(statement)
+                    await connection.execute(statement, timeout=20)
                 begun.set()
                 await asyncio.to_thread(done.wait)
         finally:

@@ -79,6 +79,7 @@ class Asked(NamedTuple):
                 with httpx.Client(base_url=self.talk.http.base_url, timeout=LONG) as own:
                     answer = own.post(self.talk.path + self.path, json=self.body, headers=self.headers)
             except httpx.TransportError:
+                time.sleep(0.05)
                 continue
             if answer.status_code != 503:
                 assert answer.status_code in {200, 201}, answer.text
