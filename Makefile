@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # Arguments for `make serve`, such as ARGS="--port 9000".
 ARGS ?=
 
+# Modules are compiled once and not by each of the many processes that the suite starts.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: serve test torture fuzz check coverage bench bench-peers openapi constraints clean
 
 # Debian's python3 makes no pip in a new environment unless python3-venv is installed; any pip can install into it.

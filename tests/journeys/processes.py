@@ -26,7 +26,9 @@ _STARTED = "Application startup complete"
 
 def environment(**changes: str) -> dict[str, str]:
     """Return our environment with the settings in ``changes`` and no others, and a terminal that wraps no line."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("TURNLOG_", "PROMETHEUS_"))}
+    # Hundreds of processes are started, and each would compile what it imports anew if none might keep it.
+    dropped = ("TURNLOG_", "PROMETHEUS_", "PYTHONDONTWRITEBYTECODE")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(dropped)}
     # A command that a test gave no database must not find the one of whoever runs the suite.
     nowhere = {"TURNLOG_DATA_DIR": "/dev/null/turnlog"}
     return {**kept, **nowhere, "COLUMNS": "250", "NO_COLOR": "1", "TERM": "dumb", **changes}
