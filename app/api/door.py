@@ -84,7 +84,7 @@ class Door:
     def _take_note(self, visit: "_Visit") -> None:
         seconds = time.perf_counter() - visit.started
         route = getattr(visit.scope.get("route"), "path", "none")
-        status = visit.status or 499  # the client went away before there was an answer
+        status = visit.status or errors.CLIENT_GONE
         self.answered(method=visit.method, route=route, status=status, seconds=seconds)
         # What probes and scrapers ask every few seconds would drown the rest.
         write = log.debug if route in _QUIET else log.info
@@ -104,7 +104,7 @@ class _Visit:
 
     def __init__(self, scope: Scope, new_id: Callable[[], str], send: Send) -> None:
         self.started = time.perf_counter()
-        # The first of each name, which is what a header is when it comes twice. The last in this order is that.
+        # Of a header that comes twice the first one counts, which is the last in this order.
         self._headers: dict[bytes, bytes] = dict(reversed(scope["headers"]))
         self.method = scope["method"]
         given = self.header(b"x-request-id")

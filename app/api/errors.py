@@ -10,6 +10,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
 from app.domain import errors, exact_json
@@ -17,6 +18,8 @@ from app.domain.errors import InvalidRequest, MalformedRequest, Problem, Turnlog
 
 CONTENT_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
+# No status of HTTP's own: what servers write down when nobody waits for the answer any more.
+CLIENT_GONE: Final = 499
 
 # Looked up along a class's ancestors, so a new error has a status before it has a line here.
 STATUS: Final[Mapping[type[TurnlogError], tuple[int, str]]] = {
@@ -64,6 +67,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TurnlogError, _ours)
     app.add_exception_handler(RequestValidationError, _parameters)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(Exception, _fault)
 
 
@@ -134,6 +138,11 @@ async def _ours(request: Request, error: Exception) -> Response:
     if isinstance(error, errors.Unavailable) and not isinstance(error, errors.Overloaded):
         log.warning("database.unavailable", cause=type(error.__cause__).__name__, detail=str(error))
     return of(error, request_id_of(request))
+
+
+async def _gone(_request: Request, _error: Exception) -> Response:
+    """Answer a client who went away before his request was whole: for the log and the metrics, he does not hear it."""
+    return Response(status_code=CLIENT_GONE)
 
 
 async def _fault(request: Request, _error: Exception) -> Response:

@@ -44,3 +44,24 @@ def test_a_client_that_goes_away_at_any_byte_leaves_its_batch_whole_or_not_at_al
         assert answer.status_code in {200, 201}
         assert [one["id"] for one in talk.log()] == [f"{length:04}-1", f"{length:04}-2"]
         assert talk.session()["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "route"),
+    [
+        ("POST", "/v1/sessions/s/events", "/v1/sessions/{session_id}/events"),
+        ("POST", "/v1/chat-memory/c/messages", "/v1/chat-memory/{conversation_id}/messages"),
+        ("PUT", "/v1/sessions/s", "/v1/sessions/{session_id}"),
+    ],
+)
+def test_a_client_that_goes_away_before_its_body_is_whole_is_no_fault_of_the_service(
+    own_service: Service, method: str, path: str, route: str
+) -> None:
+    port = int(own_service.url.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        connection.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+    with own_service.client() as http:
+        noted = f'turnlog_request_seconds_count{{method="{method}",route="{route}",status="499"}} 1.0'
+        wait_until(lambda: noted in http.get("/metrics").text)
+        assert 'status="500"' not in http.get("/metrics").text
