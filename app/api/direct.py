@@ -62,7 +62,7 @@ class Direct(APIRoute):
         given = self.dependant
         solvers = [(one.name, _solver(one)) for one in given.dependencies if one.call not in _BUILT_IN]
         query, headers = _model(given.query_params), _model(given.header_params)
-        fields = {name.replace("_", "-").encode(): name for name in headers[1].model_fields} if headers else {}
+        fields = {name.replace("_", "-").encode(): name for name in type(headers[1]).model_fields} if headers else {}
         known, needs = query_names(given), access.needs_of(self)
 
         async def serve(request: Request) -> Response:
@@ -74,9 +74,9 @@ class Direct(APIRoute):
                 values[given.request_param_name] = request
             check_names(request.query_params.multi_items(), known)
             if query:
-                values[query[0]] = _read(*query[1:], request.query_params)
+                values[query[0]] = _read(query[1], request.query_params)
             if headers:
-                values[headers[0]] = _read(*headers[1:], _headers(fields, request))
+                values[headers[0]] = _read(headers[1], _headers(fields, request))
             return await function(**values)
 
         return serve
@@ -147,13 +147,12 @@ def _solver(dependency: Dependant) -> Solver:
     return lambda request: call(**{field.name: request.path_params[field.alias]})
 
 
-def _model(fields: Sequence[Any]) -> tuple[str, type[BaseModel], BaseModel] | None:
-    """Return the name of a function's only model of this kind, the model, and what it is when nothing is given."""
+def _model(fields: Sequence[Any]) -> tuple[str, BaseModel] | None:
+    """Return the name of a function's only model of this kind, and what it is when nothing is given."""
     if not fields:
         return None
     (field,) = fields
-    model = cast("type[BaseModel]", field.field_info.annotation)
-    return field.name, model, model()
+    return field.name, cast("type[BaseModel]", field.field_info.annotation)()
 
 
 def _headers(names: Mapping[bytes, str], request: Request) -> dict[str, str]:
@@ -169,10 +168,10 @@ def _headers(names: Mapping[bytes, str], request: Request) -> dict[str, str]:
     return {name: ", ".join(values) for name, values in found.items()}
 
 
-def _read(model: type[M], nothing: M, given: Mapping[str, str]) -> M:
+def _read(nothing: M, given: Mapping[str, str]) -> M:
     if not given:
         return nothing
     try:
-        return model.model_validate(given)
+        return type(nothing).model_validate(given)
     except ValidationError as error:
         raise InvalidRequest([Problem(str(one["loc"][-1]), str(one["msg"])) for one in error.errors()]) from error
